@@ -7,6 +7,8 @@ use super::parser::Parser;
 
 /// The largest number of elements of one initial value.
 const MAX_INIT: usize = 1 << 24;
+/// The largest number of zeros with which all initial values of a text are padded.
+const MAX_PADDED: usize = 1 << 21;
 /// The message for an initial value with more elements.
 const TOO_LONG: &str = "Initial value is too long";
 
@@ -77,10 +79,12 @@ impl<'a> Parser<'a> {
         if depth > 0 {
             let row = dims.iter().fold(1, |all: u64, &n| all.saturating_mul(n));
             let end = row.saturating_add(start as u64);
-            if end > variable.init.len() as u64 {
-                if end > MAX_INIT as u64 {
+            let missing = end.saturating_sub(variable.init.len() as u64);
+            if missing > 0 {
+                if missing > (MAX_PADDED - self.padded) as u64 {
                     return error(TOO_LONG);
                 }
+                self.padded += missing as usize;
                 let zero = match variable.ty {
                     "f32" | "f64" => Literal::F64(0),
                     _ => Literal::Int(0),
@@ -130,6 +134,9 @@ impl<'a> Parser<'a> {
     /// `0xFF00(symbol)`, one byte of an address, after its opening parenthesis.
     fn masked(&mut self, token: Token<'a>, mask: u64) -> Result<Init<'a>, Error> {
         let inner = self.peek()?;
+        if inner.kind != Kind::Name {
+            return Self::unexpected(inner);
+        }
         let Init::Symbol {
             name,
             offset,

@@ -14,6 +14,8 @@ pub(super) struct Parser<'a> {
     pub(super) is_call: bool,
     /// Whether the operand is the first one in brackets, which may have an offset.
     pub(super) is_address: bool,
+    /// The number of zeros with which initial values were padded.
+    pub(super) padded: usize,
     /// The end of the token that `next` returned last, in bytes.
     end: usize,
 }
@@ -25,6 +27,7 @@ impl<'a> Parser<'a> {
             ahead: None,
             is_call: false,
             is_address: false,
+            padded: 0,
             end: 0,
         }
     }

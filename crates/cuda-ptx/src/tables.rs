@@ -17,6 +17,10 @@ const ARITHMETIC: &[&str] = &[
 /// Instructions that load from the address in their second operand.
 const LOADS: &[&str] = &["ld", "ldu"];
 
+/// The number of times that the instructions of a function are followed. A function that needs more
+/// may write every table.
+const MAX_PASSES: u32 = 24;
+
 /// Sets [`Variable::constant`] for the constant tables of a module.
 pub(crate) fn mark(module: &mut Module<'_>) {
     let mut candidates: HashMap<&str, usize> = HashMap::new();
@@ -104,15 +108,18 @@ impl<'m> Uses<'m, '_> {
             return;
         }
         // Each pass either adds a candidate to a register or is the last one.
-        let mut is_new = true;
-        while is_new {
-            is_new = false;
+        for _ in 0..MAX_PASSES {
+            let mut is_new = false;
             for statement in body() {
                 if let Statement::Instruction(instruction) = statement {
                     is_new |= self.instruction(instruction);
                 }
             }
+            if !is_new {
+                return;
+            }
         }
+        self.exposed.extend(self.candidates.values());
     }
 
     /// The candidates whose addresses an operand may hold.

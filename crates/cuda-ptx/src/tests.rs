@@ -238,3 +238,36 @@ fn a_mask_of_used_bytes_is_of_the_next_load() {
         ".pragma \"used_bytes_mask 3855\"; @!%p1 ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d1];"
     );
 }
+
+#[test]
+fn padded_initial_values_have_one_limit() {
+    let text = |variables: usize| {
+        let mut text = String::from(".version 8.0\n.target sm_80\n.address_size 64\n");
+        for number in 0..variables {
+            text += &format!(".global .u8 a{number}[2][800000] = {{{{1}},{{2}}}};\n");
+        }
+        text
+    };
+    assert!(parse(&text(1)).is_ok());
+    let error = parse(&text(2)).unwrap_err().to_string();
+    assert!(
+        error.contains("line 5") && error.contains("too long"),
+        "{error}"
+    );
+}
+
+#[test]
+fn masks_of_initial_values_are_not_nested() {
+    let nested = |depth: usize| {
+        let (open, close) = ("0xff(".repeat(depth), ")".repeat(depth));
+        format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.global .u32 a;\n\
+             .global .u64 b[1] = {{{open}a{close}}};\n"
+        )
+    };
+    assert!(parse(&nested(1)).is_ok());
+    for depth in [2, 200_000] {
+        let error = parse(&nested(depth)).unwrap_err().to_string();
+        assert!(error.contains("line 5"), "{error}");
+    }
+}

@@ -6,6 +6,7 @@ use super::condition::Condition;
 use super::form::Form;
 use super::known::Known;
 use super::round::Round;
+use super::symbols::Kind;
 
 impl Round<'_> {
     pub(super) fn compare(
@@ -18,10 +19,26 @@ impl Round<'_> {
     ) -> Option<Condition> {
         let (a, b) = (self.number(a, bits)?, self.number(b, bits)?);
         if matches!(relation, Relation::Eq | Relation::Ne) {
+            let form = a.sub(&b)?.reduced(bits);
+            let is_counter = |symbol| matches!(self.symbols.info(symbol).kind, Kind::Loop(_));
+            let is_counted = form.terms().iter().any(|term| is_counter(term.0));
+            let root = |form: &Form| {
+                let mut terms = form.terms().iter();
+                terms.any(|term| self.symbols.is_root(term.0))
+            };
+            let sides = match (is_counted, root(&a) && root(&b)) {
+                (false, _) => None,
+                (true, true) => Some((a, b)),
+                (true, false) => {
+                    let a = self.exact(&a, bits, true, facts);
+                    a.zip(self.exact(&b, bits, true, facts))
+                }
+            };
             return Some(Condition::Equal {
                 is_equal: relation == Relation::Eq,
                 bits,
-                form: a.sub(&b)?.reduced(bits),
+                form,
+                sides,
             });
         }
         let left = self.exact(&a, bits, signed, facts)?;
@@ -33,6 +50,8 @@ impl Round<'_> {
         let unwrapped = (unwrapped(a, &left), unwrapped(b, &right));
         Some(Condition::Ordered {
             relation,
+            bits,
+            is_signed: signed,
             exact: (left, right),
             unwrapped,
         })

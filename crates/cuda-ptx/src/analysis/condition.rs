@@ -17,6 +17,8 @@ pub(super) enum Condition {
     /// A comparison: `left relation right`.
     Ordered {
         relation: Relation,
+        bits: u32,
+        is_signed: bool,
         /// The integers that are compared.
         exact: (Form, Form),
         /// The two sides if nothing wraps.
@@ -28,6 +30,8 @@ pub(super) enum Condition {
         bits: u32,
         /// The difference.
         form: Form,
+        /// The two sides as signed numbers, if a loop counts the difference.
+        sides: Option<(Form, Form)>,
     },
     /// A comparison of a floating-point number: if its value is `truth`, the number whose bits are
     /// `form` is in the range. An end that says nothing is `None`.
@@ -49,6 +53,17 @@ impl Condition {
         match self {
             Self::And(_, _, depth) | Self::Not(_, depth) => *depth,
             _ => 0,
+        }
+    }
+
+    /// The forms that it compares.
+    pub(super) fn forms(&self) -> Vec<&Form> {
+        match self {
+            Self::Constant(_) | Self::Unknown => Vec::new(),
+            Self::Ordered { exact, .. } => vec![&exact.0, &exact.1],
+            Self::Equal { form, .. } | Self::Range { form, .. } => vec![form],
+            Self::And(a, b, _) => [a.forms(), b.forms()].concat(),
+            Self::Not(inner, _) => inner.forms(),
         }
     }
 
@@ -113,6 +128,7 @@ impl Condition {
                 relation,
                 exact,
                 unwrapped,
+                ..
             } => {
                 let (a, b) = if optimistic { unwrapped } else { exact };
                 let new = match (relation, truth) {
@@ -141,6 +157,7 @@ impl Condition {
                 is_equal,
                 bits,
                 form,
+                ..
             } => {
                 let modulus = 1i128 << bits;
                 let (positive, negative) = (Some(form.clone()), form.scale(-1));
@@ -227,6 +244,7 @@ impl Condition {
                 is_equal,
                 bits,
                 form,
+                ..
             } => {
                 if let Some(number) = prover.symbols.value(form) {
                     return ((number.rem_euclid(1 << bits) == 0) == *is_equal) == value;

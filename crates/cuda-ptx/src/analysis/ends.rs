@@ -28,7 +28,7 @@ impl<'a> Round<'a> {
         let kernel = self.kernel;
         let ending = &self.assumptions.ending;
         let all = kernel.cycles.around(block);
-        all.filter(|(index, _)| !ending.contains(index))
+        all.filter(|(index, one)| one.has_quiet_path() && !ending.contains(index))
             .map(|(_, one)| one)
     }
 
@@ -107,7 +107,7 @@ impl<'a> Round<'a> {
         let kernel = self.kernel;
         let loops = kernel.cycles.loops.iter().enumerate();
         loops
-            .filter(|(_, one)| self.ends(one))
+            .filter(|(_, one)| one.has_quiet_path() && self.ends(one))
             .map(|(index, _)| index as u32)
             .collect()
     }
@@ -175,6 +175,8 @@ impl<'a> Round<'a> {
             return false;
         }
         let [a, b, _] = ins.sources;
+        // The values are those in the loop.
+        self.block = from;
         match ins.op {
             Op::BoolNot => self.fails_once(a, !negated, one, k, depth - 1),
             // The result of a comparison is copied in this way.

@@ -25,7 +25,7 @@ pub(super) struct Assumptions {
     pub(super) steps: BTreeMap<Value, i128>,
     /// The forms that are assumed to be at most 0 at each loop header.
     pub(super) at_headers: BTreeMap<u32, Vec<Form>>,
-    /// The loops that are known to end, by their indices in the kernel's `cycles`.
+    /// The loops that are assumed to end, by their indices in the kernel's `cycles`.
     pub(super) ending: BTreeSet<u32>,
 }
 

@@ -29,6 +29,7 @@ mod access;
 mod bound;
 mod compare;
 mod condition;
+mod counted;
 mod ends;
 mod extremes;
 mod family;
@@ -49,7 +50,7 @@ mod unstable;
 mod verdict;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::ast::{Function, Module};
@@ -74,12 +75,12 @@ pub use verdict::{
 };
 
 /// The number of steps of one evaluation after which the analysis gives up.
-const MAX_STEPS: u64 = 100_000;
+const MAX_STEPS: u64 = 200_000;
 /// The number of rounds (walks over the kernel) in which the assumptions of one pass must reach a
 /// fixed point.
 const MAX_ROUNDS: u32 = 10;
-/// The number of times that loops that end may show that further loops end.
-const MAX_NESTING: u32 = 4;
+/// The number of sets of loops that are assumed to end. If none of them is right, no loop is.
+const MAX_ATTEMPTS: u32 = 4;
 /// The number of passes. Each makes new assumptions, with what the passes before it have proven.
 const PASSES: u32 = 3;
 /// The number of steps after which the analysis starts no further pass.
@@ -291,32 +292,12 @@ impl Analysis {
         symbols: &mut Symbols,
         work: &Cell<u64>,
     ) -> (Vec<Option<Finding>>, Option<u32>) {
-        let start = work.get();
-        let mut assumptions = Assumptions::default();
-        // The number of the next round.
-        let mut number = 1;
-        if !self.headers.is_empty() {
-            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
-            round.run(None);
-            assumptions.steps = loops::steps(&mut round, &self.headers);
-            let mut new = self.walk(kernel, launch, symbols, work, &mut assumptions, &mut number);
-            // The assumptions of one pass may follow only from what an earlier pass has proven.
-            for pass in 0..PASSES {
-                if pass > 0 && start - work.get() > PASS_STEPS {
-                    break;
-                }
-                let Some(more) = assumptions.with(new) else {
-                    break;
-                };
-                let is_last = pass + 1 == PASSES;
-                let settled =
-                    self.settle(kernel, launch, symbols, work, more, &mut number, is_last);
-                let Some((proven, next)) = settled else {
-                    break;
-                };
-                (assumptions, new) = (proven, next);
-            }
-        }
+        // The number of the last round.
+        let mut number = 0;
+        let assumptions = match self.headers.is_empty() {
+            true => Assumptions::default(),
+            false => self.assumptions(kernel, launch, symbols, work, &mut number),
+        };
         let mut findings: Vec<Option<Finding>> = vec![None; kernel.accesses.len()];
         let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number + 1);
         round.run(Some(&mut |round, number, address, facts| {
@@ -333,28 +314,76 @@ impl Analysis {
         (findings, wild_jump)
     }
 
-    /// Walks the loops with these assumptions until no more of them are found to end. Returns new
-    /// assumptions.
-    fn walk(
+    /// The assumptions about the loops of a kernel.
+    ///
+    /// First, all loops are assumed to end. If the proof of one fails, the others are proven again
+    /// without it. The assumption of those that remain is right: in the first one that would not
+    /// end, all conditions still mean what the text says, so the proof that it ends holds.
+    fn assumptions(
         &self,
         kernel: &Kernel,
         launch: &LaunchValues,
         symbols: &mut Symbols,
         work: &Cell<u64>,
-        assumptions: &mut Assumptions,
         number: &mut u32,
-    ) -> BTreeMap<u32, Vec<Form>> {
-        for is_last in (0..=MAX_NESTING).map(|depth| depth == MAX_NESTING) {
-            *number += 1;
-            let mut round = Round::new(kernel, launch, symbols, work, assumptions, *number);
-            round.run(None);
-            let ending = round.ending();
-            if is_last || ending.is_subset(&assumptions.ending) {
-                return loops::new_assumptions(&mut round, &self.headers);
+    ) -> Assumptions {
+        let mut ending = kernel.cycles.quiet();
+        for _ in 0..MAX_ATTEMPTS {
+            let assumptions = self.proven(kernel, launch, symbols, work, ending.clone(), number);
+            if ending.is_empty() {
+                return assumptions;
             }
-            assumptions.ending.extend(ending);
+            *number += 1;
+            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, *number);
+            round.run(None);
+            let found = round.ending();
+            if ending.is_subset(&found) {
+                return assumptions;
+            }
+            ending.retain(|index| found.contains(index));
         }
-        BTreeMap::new()
+        self.proven(kernel, launch, symbols, work, BTreeSet::new(), number)
+    }
+
+    /// The assumptions at headers that prove each other, if the loops in `ending` end.
+    fn proven(
+        &self,
+        kernel: &Kernel,
+        launch: &LaunchValues,
+        symbols: &mut Symbols,
+        work: &Cell<u64>,
+        ending: BTreeSet<u32>,
+        number: &mut u32,
+    ) -> Assumptions {
+        let start = work.get();
+        let mut assumptions = Assumptions {
+            ending,
+            ..Assumptions::default()
+        };
+        *number += 1;
+        let mut round = Round::new(kernel, launch, symbols, work, &assumptions, *number);
+        round.run(None);
+        assumptions.steps = loops::steps(&mut round, &self.headers);
+        *number += 1;
+        let mut round = Round::new(kernel, launch, symbols, work, &assumptions, *number);
+        round.run(None);
+        let mut new = loops::new_assumptions(&mut round, &self.headers);
+        // The assumptions of one pass may follow only from what an earlier pass has proven.
+        for pass in 0..PASSES {
+            if pass > 0 && start - work.get() > PASS_STEPS {
+                break;
+            }
+            let Some(more) = assumptions.with(new) else {
+                break;
+            };
+            let is_last = pass + 1 == PASSES;
+            let settled = self.settle(kernel, launch, symbols, work, more, number, is_last);
+            let Some((proven, next)) = settled else {
+                break;
+            };
+            (assumptions, new) = (proven, next);
+        }
+        assumptions
     }
 
     /// Drops assumptions until those that remain prove each other. Returns them and, unless this is
@@ -377,12 +406,6 @@ impl Analysis {
             if let Some(kept) = loops::verify(&mut round, &assumptions) {
                 assumptions = kept;
                 continue;
-            }
-            let ending = round.ending();
-            if !ending.is_subset(&assumptions.ending) {
-                assumptions.ending.extend(ending);
-                let next = self.walk(kernel, launch, symbols, work, &mut assumptions, number);
-                return Some((assumptions, next));
             }
             let next = match is_last {
                 true => BTreeMap::new(),

@@ -153,10 +153,11 @@ impl<'a> Round<'a> {
             self.block = pred;
             let condition = self.guard(guard);
             self.block = number;
+            let is_certain = !self.is_uncertain_at_edge(pred, number)
+                && self.is_condition_kept(pred, &condition);
             let mut new = Vec::new();
             let prover = self.prover(&facts);
             let depth = DEPTH_OF_BRANCH;
-            let is_certain = !self.is_uncertain_at_edge(pred, number);
             if is_certain && condition.is_always(false, &Prover { depth, ..prover }) {
                 return false;
             }

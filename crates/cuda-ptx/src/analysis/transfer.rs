@@ -229,8 +229,12 @@ impl Round<'_> {
                 self.or(block, target, [a, b], bits, is_or, facts)
             }
             Op::Field { bits } => {
-                let at = self.constant(b, 32)? & 0xff;
-                let length = self.constant(c, 32)? & 0xff;
+                let at = self.constant(b, 32)?;
+                let length = self.constant(c, 32)?;
+                // ptxas masks these numbers with 0xff in `bfe.u32`, but not in `bfe.u64`.
+                if at >= i128::from(bits) || length > i128::from(bits) {
+                    return None;
+                }
                 let form = self.number(a, bits)?;
                 let length = length.min(i128::from(bits).checked_sub(at).filter(|n| *n > 0)?);
                 self.field(&form, at as u32, length as u32, facts)

@@ -5,6 +5,8 @@
 //! conditions by which threads leave such a cycle, or stay on its other side, are facts only if the
 //! cycle provably ends. A turn of the cycle is a branch between two ways that stay in the loop.
 
+use std::collections::BTreeSet;
+
 use super::graph::Graph;
 use super::op::{Block, Op};
 
@@ -30,12 +32,16 @@ impl Loop {
         self.body.binary_search(&block).is_ok()
     }
 
+    pub(crate) fn has_quiet_path(&self) -> bool {
+        !self.quiet.is_empty()
+    }
+
     pub(crate) fn is_quiet_at(&self, block: u32) -> bool {
         self.quiet.binary_search(&block).is_ok()
     }
 }
 
-/// The loops of a kernel that have a quiet path.
+/// The loops of a kernel.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cycles {
     pub(crate) loops: Vec<Loop>,
@@ -52,10 +58,6 @@ impl Cycles {
         let natural = natural(blocks, graph);
         let loops = natural.unwrap_or_else(|| vec![whole(blocks, graph)]);
         let mut of_block = vec![Vec::new(); blocks.len()];
-        let loops: Vec<Loop> = loops
-            .into_iter()
-            .filter(|it| !it.quiet.is_empty())
-            .collect();
         for (index, one) in loops.iter().enumerate() {
             for &block in &one.body {
                 of_block[block as usize].push(index as u32);
@@ -64,7 +66,14 @@ impl Cycles {
         Self { loops, of_block }
     }
 
-    /// The loops with a quiet path that contain a block.
+    /// The indices of the loops with a quiet path.
+    pub(crate) fn quiet(&self) -> BTreeSet<u32> {
+        let loops = self.loops.iter().enumerate();
+        let quiet = loops.filter(|(_, one)| one.has_quiet_path());
+        quiet.map(|(index, _)| index as u32).collect()
+    }
+
+    /// The loops that contain a block.
     pub(crate) fn around(&self, block: u32) -> impl Iterator<Item = (u32, &Loop)> {
         let indices = self.of_block[block as usize].iter();
         indices.map(|&index| (index, &self.loops[index as usize]))

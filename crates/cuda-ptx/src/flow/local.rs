@@ -14,6 +14,8 @@ const MAX_BYTES: u64 = 1 << 14;
 /// The number of times that all blocks are visited. If that is not enough, every load of local
 /// memory counts as one of memory that nothing has written.
 const MAX_VISITS: u32 = 40;
+/// The number of words in which it is noted what the blocks have written. The same holds beyond it.
+const MAX_WORDS: usize = 1 << 23;
 
 /// The bases of all values.
 struct Bases<'a> {
@@ -240,6 +242,10 @@ pub(super) fn unset(
         bases: bases.of,
         fills,
     };
+    let words: usize = locals.nothing().iter().map(|words| 1 + words.len()).sum();
+    if words.saturating_mul(blocks.len()) > MAX_WORDS {
+        return loads;
+    }
     let mut after: Vec<Option<Written>> = vec![None; blocks.len()];
     let before = |after: &[Option<Written>], block: u32| {
         let mut written: Option<Written> = None;

@@ -39,6 +39,9 @@ pub(crate) struct Kernel {
     pub(crate) unset: Vec<u32>,
     /// Whether a value depends on the result of an instruction that an assembler may repeat.
     pub(crate) is_unstable: Vec<bool>,
+    /// Whether each value depends on an instruction that is not modelled, or on memory from which an
+    /// assembler may take a value without a load.
+    pub(crate) is_hidden: Vec<bool>,
     /// The statements whose loads must be volatile in the text that is launched, in order.
     pub(crate) volatile: Vec<u32>,
     /// Whether an address or a branch depends on a value.
@@ -404,6 +407,8 @@ impl<'a> Lowering<'a> {
         let repeated = self.results.iter().filter(|it| it.cause == Cause::Repeated);
         let repeated = repeated.flat_map(|it| it.targets(&blocks)).collect();
         let is_unstable = ssa::dependent(&blocks, &graph, &memory, count, repeated);
+        let hidden = ssa::hidden(&blocks, &graph).chain(memory.loaded.iter().copied());
+        let is_hidden = ssa::dependent(&blocks, &graph, &memory, count, hidden.collect());
         let read_only = self.results.iter().filter(|it| it.cause == Cause::ReadOnly);
         let is_needed = |it: &&Results| {
             it.targets(&blocks)
@@ -425,6 +430,7 @@ impl<'a> Lowering<'a> {
             is_unset,
             unset,
             is_unstable,
+            is_hidden,
             volatile,
             needed,
             traps: self.traps,

@@ -98,6 +98,12 @@ pub(super) fn cause(instruction: &Instruction<'_>) -> Option<Cause> {
             false => Cause::Repeated,
         }),
         "ldu" => Some(Cause::ReadOnly),
+        // ptxas assumes that the result is not negative, although `abs` of the least number is. So
+        // it may remove one comparison of the result, but not another.
+        "abs" => {
+            let ty = instruction.modifiers.last()?;
+            ty.starts_with('s').then_some(Cause::Repeated)
+        }
         "ld" => {
             let others = ["global", "shared", "shared::cta", "param", "param::entry"];
             if !others.iter().any(|space| instruction.has(space)) {

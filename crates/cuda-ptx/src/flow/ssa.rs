@@ -87,6 +87,17 @@ pub(super) fn needed(blocks: &[Block], graph: &Graph, memory: &Memory, count: us
     }
 }
 
+/// The results of instructions that are not modelled.
+pub(super) fn hidden<'b>(
+    blocks: &'b [Block],
+    graph: &'b Graph,
+) -> impl Iterator<Item = Value> + 'b {
+    let blocks = graph.order.iter().map(|&block| &blocks[block as usize]);
+    let all = blocks.flat_map(|block| &block.ins);
+    let unmodelled = all.filter(|ins| ins.unmodelled.iter().any(|&value| value != UNDEFINED));
+    unmodelled.filter_map(|ins| ins.target)
+}
+
 /// Returns which values depend on one of `origins`.
 pub(super) fn dependent(
     blocks: &[Block],

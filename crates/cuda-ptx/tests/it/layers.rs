@@ -79,6 +79,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "round",
             "unstable",
             "ends",
+            "counted",
             "source",
             "compare",
             "transfer",

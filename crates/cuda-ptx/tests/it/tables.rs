@@ -98,3 +98,26 @@ fn a_refused_copy_names_the_variable() {
     assert_eq!(refusal.kernel, "k");
     assert!(refusal.reason.contains("its own variable t"), "{refusal}");
 }
+
+/// Addresses that move through registers in the wrong order take many passes.
+#[test]
+fn a_text_that_takes_many_passes_has_no_tables() {
+    let tables = |count: usize| {
+        let mut text = String::from(".version 8.0\n.target sm_80\n.address_size 64\n");
+        let mut body = format!(".reg .b64 %d<{}>;\n", count + 1);
+        for number in 0..count {
+            text += &format!(".global .align 4 .u32 t{number}[1] = {{1}};\n");
+            body += &format!("mov.u64 %d{number}, t{number};\n");
+        }
+        for number in 0..count {
+            body += &format!("add.s64 %d{number}, %d{}, %d{number};\n", number + 1);
+        }
+        text += &format!(".visible .entry k() {{\n{body}ret;\n}}\n");
+        let module = cuda_ptx::parse(&text).unwrap();
+        module.variables.iter().filter(|it| it.constant).count()
+    };
+    assert_eq!(tables(10), 10);
+    let start = std::time::Instant::now();
+    assert_eq!(tables(800), 0);
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+}

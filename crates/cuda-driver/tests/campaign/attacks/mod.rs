@@ -2,6 +2,7 @@
 //! device or end the process, and is judged by the words outside of its arguments.
 
 mod attack;
+mod loops;
 mod memory;
 mod objects;
 mod programs;
@@ -34,6 +35,7 @@ const KNOWN: [&str; 1] = ["ldmatrix of one thread"];
 
 fn all() -> Vec<Attack> {
     let mut all = programs::programs();
+    all.extend(loops::loops());
     all.extend(objects::objects());
     all.extend(memory::memory());
     all.extend(warps::warps());

@@ -132,6 +132,29 @@ fn analysis_reports_that_it_gave_up() {
     );
 }
 
+/// What is known about local memory is kept for each block, so that its size has a limit.
+#[test]
+fn much_local_memory_in_many_blocks_counts_as_unset() {
+    let is_proven = |variables: u32, blocks: u32| {
+        let mut body = String::from("setp.eq.u32 %p1, %r1, 3;\nmov.u32 %r3, 0;\n");
+        for number in 0..variables {
+            body += &format!(".local .align 4 .b8 l{number}[16384];\n");
+        }
+        for number in 0..blocks {
+            body += &format!("@%p1 bra $L{number};\nadd.u32 %r3, %r3, 1;\n$L{number}:\n");
+        }
+        body += "st.local.u32 [l0], 0;\nld.local.u32 %r2, [l0];\nsetp.ge.u32 %p2, %r2, 1;\n\
+                 @%p2 ret;\n";
+        let verdict = evaluate(&format!("{body}{STORE}"));
+        (verdict.is_proven(), verdict.to_string())
+    };
+    for (variables, blocks) in [(40, 10), (1, 900)] {
+        let (is_proven, verdict) = is_proven(variables, blocks);
+        assert!(is_proven, "{verdict}");
+    }
+    assert!(!is_proven(40, 900).0);
+}
+
 #[test]
 fn a_launch_that_does_not_fit_is_refused() {
     let analysis = analysis(&format!("mov.u32 %r2, %tid.x;\n{STORE}"));

@@ -135,6 +135,104 @@ fn turns_of_an_endless_loop_give_no_bound() {
     }
 }
 
+/// ptxas removes the first of two comparisons of an absolute value, because the value is not below
+/// 0, and -2^31 has none.
+#[test]
+fn absolute_values_may_be_negative() {
+    let guarded = kernel(format!(
+        "abs.s32 %r5, %r1; setp.lt.s32 %p1, %r5, 0; @%p1 ret; setp.ge.s32 %p2, %r5, 37; @%p2 ret; {}",
+        store("%r5").replace("mul.wide.u32", "mul.wide.s32")
+    ));
+    assert!(!verdict(&guarded, i32::MIN).is_proven());
+    let unsigned = kernel(format!(
+        "abs.s32 %r5, %r1; setp.ge.u32 %p2, %r5, 37; @%p2 ret; {}",
+        store("%r5")
+    ));
+    assert!(!verdict(&unsigned, i32::MIN).is_proven());
+}
+
+/// A loop that stores to `x[i - back]` after `i` has left it.
+fn counted_loop(start: &str, step: i32, condition: &str, back: i32) -> Kernel {
+    kernel(format!(
+        "{start} L: st.volatile.global.u32 [%d1], %r5; add.s32 %r5, %r5, {step}; \
+         setp.{condition}; @%p1 bra L; setp.gt.s32 %p2, %r5, {}; @%p2 ret; \
+         mul.wide.s32 %d2, %r5, 4; add.s64 %d3, %d1, %d2; st.global.u32 [%d3+-{}], %r1;",
+        back + 36,
+        4 * back
+    ))
+}
+
+#[test]
+fn the_condition_of_a_counted_loop_bounds_if_nothing_wraps() {
+    let data = "ld.global.u32 %r5, [%d1+4];";
+    let zero = "mov.u32 %r5, 0;";
+    let proven = |start: &str, step, condition: &str, n| {
+        let kernel = counted_loop(start, step, condition, 1000);
+        verdict(&kernel, n).is_proven()
+    };
+    assert!(proven(zero, 1, "lt.s32 %p1, %r5, 1000", 0));
+    assert!(proven(zero, 3, "lt.s32 %p1, %r5, %r1", 1000));
+    assert!(proven(zero, 4, "ne.s32 %p1, %r5, 1000", 0));
+    // `limit - start` may wrap, and a counter of data may begin anywhere.
+    assert!(!proven(data, 1, "lt.s32 %p1, %r5, 1000", 0));
+    assert!(!proven(
+        "mov.u32 %r5, -2147483600;",
+        1,
+        "lt.s32 %p1, %r5, 1000",
+        0
+    ));
+    // The counter passes the greatest number, which ptxas ignores.
+    let from = "mov.u32 %r5, 2147483640;";
+    assert!(!proven(from, 1, "ne.s32 %p1, %r5, -2147483648", 0));
+    // It never is 1001.
+    assert!(!proven(zero, 4, "ne.s32 %p1, %r5, 1001", 0));
+}
+
+#[test]
+fn a_loop_may_be_repeated_if_its_limit_wraps() {
+    // Without a wrap, `i < n` is false for all negative n, and the loop is executed once.
+    let once = |n| {
+        let kernel = kernel(format!(
+            "mov.u32 %r5, 36; L: {} add.s32 %r5, %r5, 1; setp.lt.s32 %p1, %r5, %r1; @%p1 bra L;",
+            store("%r5")
+        ));
+        verdict(&kernel, n).is_proven()
+    };
+    assert!(once(10) && once(-10) && once(37));
+    assert!(!once(38));
+    // ptxas computes n - 37, which is positive.
+    assert!(!once(i32::MIN + 5));
+}
+
+#[test]
+fn an_unsigned_counter_may_pass_the_greatest_number() {
+    let endless = |limit: &str| {
+        let kernel = kernel(format!(
+            "ld.global.u32 %r5, [%d1+4]; L: st.volatile.global.u32 [%d1], %r5; \
+             add.u32 %r5, %r5, 1; setp.le.u32 %p1, %r5, {limit}; @%p1 bra L; \
+             setp.gt.u32 %p2, %r5, 31; @%p2 ret; mul.wide.u32 %d2, %r5, 4; \
+             add.s64 %d3, %d1, %d2; st.global.u32 [%d3+1048576], %r1;"
+        ));
+        verdict(&kernel, 0).is_proven()
+    };
+    assert!(!endless("0xffffffff"));
+    assert!(!endless("0xfffffffe"));
+}
+
+/// ptxas does not take the low byte of the position and the length in `bfe.u64`.
+#[test]
+fn fields_beyond_the_type_are_unknown() {
+    let field = |length: u32| {
+        let kernel = kernel(format!(
+            "ld.global.u64 %d5, [%d1]; mov.u32 %r5, {length}; bfe.u64 %d6, %d5, 0, %r5; \
+             shl.b64 %d6, %d6, 2; add.s64 %d3, %d1, %d6; st.global.u32 [%d3], %r1;"
+        ));
+        verdict(&kernel, 0).is_proven()
+    };
+    assert!(field(5) && !field(6));
+    assert!(!field(256) && !field(257));
+}
+
 #[test]
 fn changing_registers_differ_from_use_to_use_in_every_instruction() {
     for read in ["mov.u32 %r5, %smid;", "cvt.u32.u32 %r5, %smid;"] {
