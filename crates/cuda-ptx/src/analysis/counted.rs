@@ -2,8 +2,9 @@
 //!
 //! ptxas computes from the condition of a loop how often the loop is repeated, and leaves out the
 //! condition in some iterations. It ignores that the counter, the limit, or their difference may
-//! leave the range of the type. So the condition by which threads repeat or leave a loop is a fact
-//! only if the analysis shows that none of them does.
+//! leave the range of the type. So a comparison of a counter is a fact only if the analysis shows
+//! that none of them does. If the condition of a loop may wrap, this concerns all comparisons in the
+//! loop and behind it, because one that follows from the condition of the loop is removed first.
 
 use std::rc::Rc;
 
@@ -33,27 +34,66 @@ enum Side {
     Hidden,
 }
 
-impl<'a> Round<'a> {
-    /// Whether the condition of the branch at the end of `from` may be a fact, although it decides
-    /// whether loops are repeated.
-    pub(super) fn is_condition_kept(&mut self, from: u32, condition: &Condition) -> bool {
+impl Round<'_> {
+    /// Whether the condition of the branch at the end of `block` may be a fact. Notes the loops that
+    /// it ends although an assembler may count them in another way.
+    pub(super) fn is_branch_kept(&mut self, block: u32, condition: &Condition) -> bool {
         let kernel = self.kernel;
-        let succs = &kernel.blocks[from as usize].succs;
-        let loops = kernel.cycles.around(from).map(|(_, one)| one);
-        loops.into_iter().all(|one| {
+        let succs = &kernel.blocks[block as usize].succs;
+        for (index, one) in kernel.cycles.around(block) {
             // A thread that ends has no block for it.
             let is_left = succs.len() < 2 || succs.iter().any(|&to| !one.contains(to));
-            match one.header {
-                // In a graph that is not understood, every branch may repeat something.
-                None => self.is_without_counters(condition),
-                Some(_) if !is_left => true,
-                Some(header) => {
-                    let kind = Kind::Loop(header);
-                    let counter = self.symbols.simple(kind, Some(0), None, Some(header));
-                    counter.is_some_and(|k| self.is_kept_in(condition, one, k))
-                }
+            if is_left && !self.is_kept_in(condition, one) {
+                self.wrapping.insert(index);
             }
-        })
+        }
+        let wrapping = self.wrapping.clone();
+        let mut around = kernel.cycles.around(block);
+        !around.any(|(index, _)| wrapping.contains(&index))
+            && self.is_condition_kept(block, condition)
+    }
+
+    /// Whether a condition that is tested in `block` may be a fact. It may follow from the condition
+    /// of a loop around the block, or an earlier one, that an assembler counts in another way.
+    fn is_condition_kept(&mut self, block: u32, condition: &Condition) -> bool {
+        if self.assumptions.wrapping.is_empty() {
+            return true;
+        }
+        let cycles = &self.kernel.cycles;
+        let mut loops: Vec<u32> = cycles.around(block).map(|(index, _)| index).collect();
+        for form in condition.forms() {
+            let headers =
+                form.terms()
+                    .iter()
+                    .filter_map(|term| match self.symbols.info(term.0).kind {
+                        Kind::Loop(header) => cycles.with_header(header),
+                        _ => None,
+                    });
+            loops.extend(headers);
+        }
+        let wrapping = &self.assumptions.wrapping;
+        let mut wrapping = loops.into_iter().filter(|index| wrapping.contains(index));
+        wrapping.all(|index| self.is_kept_in(condition, &cycles.loops[index as usize]))
+    }
+
+    /// The condition, or nothing if it is not a fact in `block`.
+    pub(super) fn kept(&mut self, block: u32, condition: Rc<Condition>) -> Rc<Condition> {
+        if matches!(*condition, Condition::Constant(_)) {
+            return condition;
+        }
+        let is_kept =
+            !self.is_uncertain_at_guard(block) && self.is_condition_kept(block, &condition);
+        if is_kept { condition } else { Rc::default() }
+    }
+
+    fn is_kept_in(&mut self, condition: &Condition, one: &Loop) -> bool {
+        let Some(header) = one.header else {
+            // In a graph that is not understood, every branch may repeat something.
+            return self.is_without_counters(condition);
+        };
+        let kind = Kind::Loop(header);
+        let counter = self.symbols.simple(kind, Some(0), None, Some(header));
+        counter.is_some_and(|k| self.is_kept_with(condition, one, k))
     }
 
     fn is_without_counters(&self, condition: &Condition) -> bool {
@@ -63,11 +103,11 @@ impl<'a> Round<'a> {
         })
     }
 
-    fn is_kept_in(&self, condition: &Condition, one: &Loop, k: Symbol) -> bool {
+    fn is_kept_with(&self, condition: &Condition, one: &Loop, k: Symbol) -> bool {
         match condition {
             Condition::Constant(_) | Condition::Unknown | Condition::Range { .. } => true,
-            Condition::Not(inner, _) => self.is_kept_in(inner, one, k),
-            Condition::And(a, b, _) => self.is_kept_in(a, one, k) && self.is_kept_in(b, one, k),
+            Condition::Not(inner, _) => self.is_kept_with(inner, one, k),
+            Condition::And(a, b, _) => self.is_kept_with(a, one, k) && self.is_kept_with(b, one, k),
             Condition::Equal {
                 form, bits, sides, ..
             } => match self.side(form, one, k) {

@@ -27,6 +27,9 @@ pub(super) struct Assumptions {
     pub(super) at_headers: BTreeMap<u32, Vec<Form>>,
     /// The loops that are assumed to end, by their indices in the kernel's `cycles`.
     pub(super) ending: BTreeSet<u32>,
+    /// The loops whose condition an assembler may compute with numbers that wrap. The others are
+    /// assumed to be repeated as often as the text says.
+    pub(super) wrapping: BTreeSet<u32>,
 }
 
 impl Assumptions {

@@ -10,6 +10,7 @@
 //!    transfer     the value of one operation as a form
 //!    compare      the condition of a comparison
 //!    source       special registers, parameters, addresses of variables
+//!    counted      comparisons of counters, which an assembler may compute beforehand
 //!    ends         loops that end, and what the other loops make uncertain
 //!    unstable     values that may differ from use to use
 //!    round        one walk over the kernel: values, facts, reachability
@@ -22,8 +23,8 @@
 //!    verdict, launch    results and inputs
 //! ```
 //!
-//! A module uses only modules below it, except that `transfer`, `compare`, `source`, `ends`,
-//! `unstable` and `round` are parts of one type.
+//! A module uses only modules below it, except that `transfer`, `compare`, `source`, `counted`,
+//! `ends`, `unstable` and `round` are parts of one type.
 
 mod access;
 mod bound;
@@ -50,7 +51,7 @@ mod unstable;
 mod verdict;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ast::{Function, Module};
@@ -79,7 +80,7 @@ const MAX_STEPS: u64 = 200_000;
 /// The number of rounds (walks over the kernel) in which the assumptions of one pass must reach a
 /// fixed point.
 const MAX_ROUNDS: u32 = 10;
-/// The number of sets of loops that are assumed to end. If none of them is right, no loop is.
+/// The number of assumptions about all loops. If none of them is right, nothing is assumed.
 const MAX_ATTEMPTS: u32 = 4;
 /// The number of passes. Each makes new assumptions, with what the passes before it have proven.
 const PASSES: u32 = 3;
@@ -316,9 +317,10 @@ impl Analysis {
 
     /// The assumptions about the loops of a kernel.
     ///
-    /// First, all loops are assumed to end. If the proof of one fails, the others are proven again
-    /// without it. The assumption of those that remain is right: in the first one that would not
-    /// end, all conditions still mean what the text says, so the proof that it ends holds.
+    /// First, all loops are assumed to end, and to be repeated as often as the text says. If that is
+    /// not shown for some of them, the others are proven again without it. The assumption about
+    /// those that remain is right: in the first one that it would be wrong for, all conditions still
+    /// mean what the text says, so what was shown holds.
     fn assumptions(
         &self,
         kernel: &Kernel,
@@ -327,39 +329,43 @@ impl Analysis {
         work: &Cell<u64>,
         number: &mut u32,
     ) -> Assumptions {
-        let mut ending = kernel.cycles.quiet();
+        let mut about_loops = Assumptions {
+            ending: kernel.cycles.quiet(),
+            ..Assumptions::default()
+        };
         for _ in 0..MAX_ATTEMPTS {
-            let assumptions = self.proven(kernel, launch, symbols, work, ending.clone(), number);
-            if ending.is_empty() {
-                return assumptions;
-            }
+            let start = about_loops.clone();
+            let assumptions = self.proven(kernel, launch, symbols, work, start, number);
             *number += 1;
             let mut round = Round::new(kernel, launch, symbols, work, &assumptions, *number);
             round.run(None);
-            let found = round.ending();
-            if ending.is_subset(&found) {
+            let ending = round.ending();
+            let is_right = about_loops.ending.is_subset(&ending)
+                && round.wrapping.is_subset(&about_loops.wrapping);
+            if is_right {
                 return assumptions;
             }
-            ending.retain(|index| found.contains(index));
+            about_loops.ending.retain(|index| ending.contains(index));
+            about_loops.wrapping.extend(&round.wrapping);
         }
-        self.proven(kernel, launch, symbols, work, BTreeSet::new(), number)
+        let nothing = Assumptions {
+            wrapping: (0..kernel.cycles.loops.len() as u32).collect(),
+            ..Assumptions::default()
+        };
+        self.proven(kernel, launch, symbols, work, nothing, number)
     }
 
-    /// The assumptions at headers that prove each other, if the loops in `ending` end.
+    /// The assumptions at headers that prove each other, together with those about loops.
     fn proven(
         &self,
         kernel: &Kernel,
         launch: &LaunchValues,
         symbols: &mut Symbols,
         work: &Cell<u64>,
-        ending: BTreeSet<u32>,
+        mut assumptions: Assumptions,
         number: &mut u32,
     ) -> Assumptions {
         let start = work.get();
-        let mut assumptions = Assumptions {
-            ending,
-            ..Assumptions::default()
-        };
         *number += 1;
         let mut round = Round::new(kernel, launch, symbols, work, &assumptions, *number);
         round.run(None);

@@ -2,6 +2,7 @@
 //! at each block.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::flow::{Block, Guard, Ins, Kernel, Op, Phi, Source, Value};
@@ -42,6 +43,9 @@ pub(super) struct Round<'a> {
     pub(super) block: u32,
     /// The instruction that is evaluated: its block, and its position in it.
     pub(super) site: u64,
+    /// The loops whose condition an assembler may compute with numbers that wrap, by their indices
+    /// in the kernel's `cycles`.
+    pub(super) wrapping: BTreeSet<u32>,
     /// The line of a jump whose index may be outside of its table.
     pub(super) wild_jump: Option<u32>,
 }
@@ -70,6 +74,7 @@ impl<'a> Round<'a> {
             block: 0,
             site: 0,
             wild_jump: None,
+            wrapping: BTreeSet::new(),
         }
     }
 
@@ -153,8 +158,8 @@ impl<'a> Round<'a> {
             self.block = pred;
             let condition = self.guard(guard);
             self.block = number;
-            let is_certain = !self.is_uncertain_at_edge(pred, number)
-                && self.is_condition_kept(pred, &condition);
+            let is_certain =
+                !self.is_uncertain_at_edge(pred, number) && self.is_branch_kept(pred, &condition);
             let mut new = Vec::new();
             let prover = self.prover(&facts);
             let depth = DEPTH_OF_BRANCH;
@@ -250,6 +255,7 @@ impl<'a> Round<'a> {
             return self.transfer(block, ins, target, facts);
         };
         let condition = self.guard(guard);
+        let condition = self.kept(block, condition);
         let decided = condition.decide(&self.prover(facts));
         let previous = self.read(ins.previous, &[block]);
         let previous = previous.unwrap_or(Known::Undefined);
@@ -451,15 +457,14 @@ impl<'a> Round<'a> {
         let mut facts = Rc::clone(facts);
         if let Some(guard) = ins.guard {
             let condition = self.guard(guard);
+            let condition = self.kept(self.block, condition);
             let prover = self.prover(&facts);
-            if !self.is_uncertain_at_guard(self.block) {
-                if condition.is_always(false, &prover) {
-                    return;
-                }
-                let mut new = Vec::new();
-                condition.facts(true, &prover, false, &mut new);
-                Rc::make_mut(&mut facts).extend(new);
+            if condition.is_always(false, &prover) {
+                return;
             }
+            let mut new = Vec::new();
+            condition.facts(true, &prover, false, &mut new);
+            Rc::make_mut(&mut facts).extend(new);
         }
         let kernel = self.kernel;
         let info = &kernel.accesses[access as usize];

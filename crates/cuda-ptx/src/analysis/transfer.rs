@@ -109,6 +109,7 @@ impl Round<'_> {
             }
             Op::Select { bits } => {
                 let condition = self.condition(c);
+                let condition = self.kept(block, condition);
                 let decided = condition.decide(&self.prover(facts));
                 let (a, b) = (self.number(a, bits), self.number(b, bits));
                 let chosen = match decided {

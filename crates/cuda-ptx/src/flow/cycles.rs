@@ -5,7 +5,7 @@
 //! conditions by which threads leave such a cycle, or stay on its other side, are facts only if the
 //! cycle provably ends. A turn of the cycle is a branch between two ways that stay in the loop.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::graph::Graph;
 use super::op::{Block, Op};
@@ -47,6 +47,8 @@ pub(crate) struct Cycles {
     pub(crate) loops: Vec<Loop>,
     /// The indices in `loops` of the loops that contain a block, for each block.
     of_block: Vec<Vec<u32>>,
+    /// The index of the loop with each header.
+    of_header: BTreeMap<u32, u32>,
 }
 
 /// The largest number of pairs of a loop and a block in it. Beyond it, all blocks that a back edge
@@ -63,7 +65,20 @@ impl Cycles {
                 of_block[block as usize].push(index as u32);
             }
         }
-        Self { loops, of_block }
+        let headers = loops.iter().zip(0..);
+        let of_header = headers
+            .filter_map(|(one, index)| Some((one.header?, index)))
+            .collect();
+        Self {
+            loops,
+            of_block,
+            of_header,
+        }
+    }
+
+    /// The index of the loop with a header.
+    pub(crate) fn with_header(&self, header: u32) -> Option<u32> {
+        self.of_header.get(&header).copied()
     }
 
     /// The indices of the loops with a quiet path.
