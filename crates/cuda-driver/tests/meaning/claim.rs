@@ -146,7 +146,8 @@ fn claim(report: &AccessReport) -> Claim {
         Outcome::Checked {
             reason: Reason::OutOfRange { low, high, .. },
             ..
-        } => Claim::Range(*low, high - 1),
+        // The analysis reports numbers beyond 64 bits as the next ones.
+        } if *low > -(1 << 64) && *high < 1 << 64 => Claim::Range(*low, high - 1),
         _ => Claim::Any,
     }
 }

@@ -58,6 +58,48 @@ fn with_operands(example: &Example, operands: Vec<ExampleOperand>) -> Example {
     }
 }
 
+/// The letter of the registers of the type that an instruction ends with.
+fn letter(example: &Example) -> Option<char> {
+    let head = example.text.split(' ').next()?;
+    Some(match head.rsplit('.').next()? {
+        "b8" | "u8" | "s8" => 'b',
+        "b16" | "u16" | "s16" | "f16" | "bf16" => 'h',
+        "b32" | "u32" | "s32" | "f16x2" | "bf16x2" => 'r',
+        "b64" | "u64" | "s64" => 'd',
+        "f32" => 'f',
+        "f64" => 'g',
+        _ => return None,
+    })
+}
+
+/// Replaces the numbers among the sources of an example by registers. The first example of the row
+/// has registers only, and shows which operands have the type of the instruction.
+fn with_registers(example: &Example, first: &Example) -> Option<Example> {
+    let (own, of_first) = (letter(example)?, letter(first)?);
+    let is_field = example.text.starts_with("bf");
+    let mut operands = example.operands.clone();
+    for (at, operand) in operands.iter_mut().enumerate() {
+        let is_number = operand
+            .text
+            .starts_with(|letter: char| letter.is_ascii_digit());
+        if operand.role != OperandRole::Source || !is_number {
+            continue;
+        }
+        let registers = &first.operands.get(at)?.text;
+        let kind = registers.trim_start_matches(['!', '%']).chars().next()?;
+        let count = example.operands.len();
+        let is_amount = is_field && at + 2 >= count;
+        let kind = if kind == of_first && !is_amount {
+            own
+        } else {
+            kind
+        };
+        operand.text = format!("%{kind}{}", 50 + at);
+    }
+    let more = with_operands(example, operands);
+    (more.text != example.text).then_some(more)
+}
+
 /// More instructions of a row.
 pub(crate) fn of_row(row: &str, examples: &[Example]) -> Vec<Example> {
     let opcode = row.split([' ', '.', '?']).next().unwrap_or("");
@@ -79,9 +121,15 @@ pub(crate) fn of_row(row: &str, examples: &[Example]) -> Vec<Example> {
             &["0", "255"],
             list(&["0xc0", "0x1e", "0xe8", "0x80", "0xfe", "0x33"]),
         ),
-        _ => return Vec::new(),
+        _ => (&[], Vec::new()),
     };
     let mut all: Vec<Example> = Vec::new();
+    for example in examples {
+        let more = with_registers(example, &examples[0]);
+        if let Some(more) = more.filter(|it| !examples.contains(it) && !all.contains(it)) {
+            all.push(more);
+        }
+    }
     for example in examples {
         for more in replaced(example, from, &numbers) {
             if !examples.contains(&more) && !all.contains(&more) {

@@ -70,11 +70,6 @@ impl Inputs {
         if addresses.any(|address| address.space == Some(Place::Const)) {
             inputs.constants = Some(bytes(threads * CONST_AREA));
         }
-        // Some areas are 0, which some atomic operations need to change anything.
-        for thread in (0..threads).step_by(5) {
-            inputs.areas[thread * AREA..][..AREA].fill(0);
-            inputs.fills[thread * 2 * AREA..][..2 * AREA].fill(0);
-        }
         inputs
     }
 
@@ -126,6 +121,12 @@ impl Inputs {
             (Place::Local, _) => &mut self.fills[thread * 2 * AREA + AREA + at],
             _ => &mut self.areas[thread * AREA + at],
         }
+    }
+
+    /// Gives all bytes of the areas of a thread one value.
+    pub(crate) fn fill(&mut self, thread: usize, value: u8) {
+        self.areas[thread * AREA..][..AREA].fill(value);
+        self.fills[thread * 2 * AREA..][..2 * AREA].fill(value);
     }
 
     /// Gives a thread the operands and the memory of another one.

@@ -14,47 +14,47 @@ const PLANTED: &[(Defect, &[&str])] = &[
             "mul.wide.s32 %d0, %r1, %r2;",
             "and.b32 %r0, %r1, %r2;",
             "popc.b32 %r0, %r1;",
-            "shr.s32 %r0, %r1, 3;",
-            "setp.lt.s32 %p0, %r1, %r2;",
+            "shr.s32 %r0, %r1, %r2;",
+            "setp.lt.s32 %p0, %r",
             "mov.u32 %r0, %tid.x;",
-            "ld.global.u8 %b0, [%a1];",
+            "ld.global.u8 %b0, [%a1",
         ],
     ),
     (
         Defect::LessLow,
         &[
-            "sub.u64 %d0, %d1, %d2;",
+            "sub.u64 %d0, %d",
             "min.s32 %r0, %r1, %r2;",
             "rem.u32 %r0, %r1, %r2;",
-            "not.b64 %d0, %d1;",
+            "not.b64 %d0, %d",
         ],
     ),
-    (Defect::Never, &["setp.ne.u32 %p0, %r1, %r2;"]),
+    (Defect::Never, &["setp.lt.s32 %p0, %r"]),
     (
         Defect::Short,
         &[
-            "ld.global.b32 %r0, [%a1];",
-            "ld.shared.b64 %d0, [%a1+128];",
-            "st.global.b32 [%a0], %r1;",
-            "atom.global.add.u32 %r0, [%a1], %r2;",
-            "ld.param.b32 %r0, [n];",
+            "ld.global.ca.b32 %r0, [%a1",
+            "ld.shared.",
+            "st.global.u32 [%a0], %r1;",
+            "atom.shared.add.u32 %r0, [%a1",
+            "ld.param.u32 %r0, [n];",
         ],
     ),
     (
         Defect::Long,
         &[
-            "ld.global.b32 %r0, [%a1];",
-            "st.local.b16 [%a0], %h1;",
-            "atom.global.add.u32 %r0, [%a1], %r2;",
-            "ld.param.b32 %r0, [n];",
+            "ld.global.ca.b32 %r0, [%a1",
+            "st.global.u32 [%a0], %r1;",
+            "atom.shared.add.u32 %r0, [%a1",
+            "ld.param.u32 %r0, [n];",
         ],
     ),
     (
         Defect::Space,
         &[
-            "ld.global.b32 %r0, [%a1];",
-            "st.shared.b32 [%a0], %r1;",
-            "st.b32 [%a0], %r1;",
+            "ld.global.ca.b32 %r0, [%a1",
+            "st.global.u32 [%a0], %r1;",
+            "st.cs.",
         ],
     ),
 ];
@@ -68,11 +68,13 @@ pub(crate) fn run(options: &Options) -> bool {
     for &(defect, texts) in PLANTED {
         let mut chosen = Vec::new();
         for text in texts {
-            let number = runs.iter().position(|run| items[run.item].text == *text);
+            let number = runs
+                .iter()
+                .position(|run| items[run.item].text.starts_with(*text));
             match number {
                 Some(number) => chosen.push(number),
                 None => {
-                    println!("no instruction of the list is {text}");
+                    println!("no instruction of the list begins with {text}");
                     is_right = false;
                 }
             }
