@@ -11,6 +11,7 @@ use crate::inputs::{Inputs, Outputs};
 use crate::item::{Item, Plan, Run};
 use crate::kernel::{REACHED, UNSET};
 use crate::memory::{self, Layout};
+use crate::objects::Objects;
 use crate::planted::Defect;
 use crate::values::{BLOCK, Knowledge, Set, Sets, low_bits};
 
@@ -31,7 +32,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    fn fault(&mut self, text: String) {
+    pub(crate) fn fault(&mut self, text: String) {
         if self.faults.len() < SHOWN {
             self.faults.push(text);
         }
@@ -44,6 +45,7 @@ pub(crate) struct Prepared<'i> {
     item: &'i Item,
     sets: Option<Sets>,
     layout: Option<Layout>,
+    objects: Option<Objects>,
     inputs: Inputs,
     parameters: Vec<Parameter>,
     defect: Option<Defect>,
@@ -63,6 +65,7 @@ pub(crate) fn prepare<'i>(
         item,
         sets: None,
         layout: None,
+        objects: None,
         inputs: Inputs::default(),
         parameters: Vec::new(),
         defect,
@@ -70,7 +73,11 @@ pub(crate) fn prepare<'i>(
     };
     match &item.plan {
         Plan::Skip(reason) => return Err((*reason).to_owned()),
-        Plan::Object => return Err("textures and surfaces are not executed".to_owned()),
+        Plan::Object => {
+            let mut sets = Sets::new(item, count.next_multiple_of(64), &mut rng);
+            prepared.objects = Some(Objects::new(item, &mut sets, &mut rng)?);
+            prepared.inputs = Inputs::of_sets(item, &sets);
+        }
         Plan::Values | Plan::Control => {
             let sets = Sets::new(item, count.next_multiple_of(64), &mut rng);
             prepared.inputs = Inputs::of_sets(item, &sets);
@@ -171,6 +178,17 @@ impl Prepared<'_> {
         name: &str,
     ) -> cuda_driver::Result<Report> {
         let item = self.item;
+        if let Some(objects) = &self.objects {
+            let (outputs, after) = objects.run(device, module, name, item, &self.inputs)?;
+            let inactive = (0..self.inputs.threads).filter(|it| !self.inputs.is_active(*it));
+            let mut report = Report {
+                sets: self.inputs.threads as u64,
+                inactive: inactive.count() as u64,
+                ..Report::default()
+            };
+            objects.check(item, &self.inputs, &outputs, &after, &mut report);
+            return Ok(report);
+        }
         let outputs = device.run(module, name, item, &self.inputs, &self.parameters)?;
         let mut report = Report {
             sets: self.inputs.threads as u64,

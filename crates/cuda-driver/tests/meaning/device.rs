@@ -44,6 +44,10 @@ impl Device {
         })
     }
 
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     pub(crate) fn load(&self, text: &str) -> Result<Module> {
         Module::load(&self.context, &Ptx::new(text)?)
     }
@@ -102,7 +106,8 @@ impl Device {
             }
         } else {
             let blocks = inputs.threads.div_ceil(BLOCK) as u32;
-            launch(0, LaunchConfig::new(blocks, BLOCK as u32), &[[0; 64]; 3])?;
+            let parameter = parameters.first().unwrap_or(&[[0; 64]; 3]);
+            launch(0, LaunchConfig::new(blocks, BLOCK as u32), parameter)?;
         }
         stream.synchronize()?;
         Ok(Outputs::new(

@@ -61,7 +61,9 @@ fn with_operands(example: &Example, operands: Vec<ExampleOperand>) -> Example {
 /// The letter of the registers of the type that an instruction ends with.
 fn letter(example: &Example) -> Option<char> {
     let head = example.text.split(' ').next()?;
-    Some(match head.rsplit('.').next()? {
+    // The last type of a selection by a number is that of the number.
+    let behind = usize::from(head.starts_with("slct"));
+    Some(match head.rsplit('.').nth(behind)? {
         "b8" | "u8" | "s8" => 'b',
         "b16" | "u16" | "s16" | "f16" | "bf16" => 'h',
         "b32" | "u32" | "s32" | "f16x2" | "bf16x2" => 'r',
@@ -76,7 +78,7 @@ fn letter(example: &Example) -> Option<char> {
 /// has registers only, and shows which operands have the type of the instruction.
 fn with_registers(example: &Example, first: &Example) -> Option<Example> {
     let (own, of_first) = (letter(example)?, letter(first)?);
-    let is_field = example.text.starts_with("bf");
+    let is_field = example.text.starts_with("bfe.") || example.text.starts_with("bfi.");
     let mut operands = example.operands.clone();
     for (at, operand) in operands.iter_mut().enumerate() {
         let is_number = operand

@@ -128,6 +128,10 @@ pub(crate) struct Item {
     pub(crate) addresses: Vec<Address>,
     /// Whether the last source is the distance between the lines of a matrix.
     pub(crate) has_stride: bool,
+    /// The register with the handle of a texture or a surface.
+    pub(crate) handle: Option<Register>,
+    /// The number of coordinates, which are the first sources.
+    pub(crate) coordinates: usize,
     /// The operands that are numbers.
     pub(crate) numbers: Vec<String>,
     pub(crate) plan: Plan,
@@ -160,9 +164,17 @@ impl Item {
             sources: registers(OperandRole::Source),
             addresses: Vec::new(),
             has_stride: false,
+            handle: None,
+            coordinates: 0,
             numbers,
             plan: Plan::Values,
         };
+        let mut inside = registers(OperandRole::Handle);
+        if !inside.is_empty() {
+            item.handle = Some(inside.remove(0));
+            item.coordinates = inside.len();
+            item.sources.splice(0..0, inside);
+        }
         for operand in &example.operands {
             if let Some(address) = item.address(operand) {
                 item.addresses.push(address);

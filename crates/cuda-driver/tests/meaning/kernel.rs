@@ -85,6 +85,9 @@ pub(crate) fn kernel(name: &str, item: &Item, run: Run) -> String {
         load(&mut text, source, 8 * slot);
         slot += source.slots();
     }
+    if let Some(handle) = &item.handle {
+        let _ = writeln!(text, "ld.param.u64 {}, [n];", handle.name);
+    }
     for result in &item.results {
         unset(&mut text, result);
     }

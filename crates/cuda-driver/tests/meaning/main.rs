@@ -10,6 +10,7 @@ mod item;
 mod kernel;
 mod memory;
 mod message;
+mod objects;
 mod options;
 mod parent;
 mod planted;

@@ -28,6 +28,8 @@ pub(crate) struct Options {
     pub(crate) sets: usize,
     /// The instructions of each row at most; 0 for all.
     pub(crate) examples: usize,
+    /// The seconds after which no further module is begun.
+    pub(crate) seconds: u64,
     /// Only rows or instructions with this text.
     pub(crate) only: Option<String>,
     pub(crate) folder: Option<PathBuf>,
@@ -47,6 +49,7 @@ Options:
   --workers N     processes (the number of processors, at most 16)
   --sets N        operand sets of each instruction (1024)
   --examples N    instructions of each row at most (all)
+  --seconds N     time after which no further module is begun (600)
   --only TEXT     rows and instructions that contain the text
   --folder DIR    for `meaning.txt`, which has a line for each row and each finding
 ";
@@ -61,6 +64,7 @@ impl Options {
             workers: processors.min(16),
             sets: 1024,
             examples: 0,
+            seconds: 600,
             only: None,
             folder: None,
             defect: None,
@@ -85,6 +89,7 @@ impl Options {
                 "--workers" => options.workers = number(value()?)?.max(1),
                 "--sets" => options.sets = number(value()?)?.max(64),
                 "--examples" => options.examples = number(value()?)?,
+                "--seconds" => options.seconds = number(value()?)? as u64,
                 "--only" => options.only = Some(value()?),
                 "--folder" => options.folder = Some(value()?.into()),
                 "--defect" => {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{self, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
 use crate::check::Report;
@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::worker;
 
 /// The time without a line after which a worker is ended.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_secs(30);
 /// The runs of one module at most.
 const MODULE: usize = 48;
 
@@ -118,10 +118,11 @@ pub(crate) fn execute(
     let queue = Mutex::new(units(items, runs, chosen));
     let outcomes = Mutex::new(Outcomes::new());
     let failure = Mutex::new(None);
+    let start = Instant::now();
     thread::scope(|scope| {
         for _ in 0..options.workers {
             scope.spawn(|| {
-                if let Err(message) = work(options, &queue, &outcomes) {
+                if let Err(message) = work(options, start, &queue, &outcomes) {
                     *lock(&failure) = Some(message);
                 }
             });
@@ -145,11 +146,15 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Gives units to one worker after the other, until none is left.
 fn work(
     options: &Options,
+    start: Instant,
     queue: &Mutex<VecDeque<Vec<usize>>>,
     outcomes: &Mutex<Outcomes>,
 ) -> Result<(), String> {
     let mut child: Option<Child> = None;
     loop {
+        if start.elapsed() > Duration::from_secs(options.seconds) {
+            return Ok(());
+        }
         let Some(unit) = lock(queue).pop_front() else {
             return Ok(());
         };

@@ -28,6 +28,8 @@ pub(crate) struct Summary {
     rows: Vec<(&'static str, &'static str, Row)>,
     instructions: usize,
     inactive: u64,
+    /// The runs that were not reached in time.
+    missed: u64,
 }
 
 impl Summary {
@@ -62,7 +64,8 @@ impl Summary {
                     row.none.entry(reason.clone()).or_default().push(name);
                 }
                 None => {
-                    let reason = "no worker was left".to_owned();
+                    let reason = "not reached in time".to_owned();
+                    summary.missed += 1;
                     row.none.entry(reason).or_default().push(name);
                 }
             }
@@ -71,9 +74,11 @@ impl Summary {
         summary
     }
 
-    /// Whether there is no finding, and something was executed.
+    /// Whether there is no finding, and all was executed that can be.
     pub(crate) fn is_right(&self) -> bool {
-        self.instructions > 0 && self.rows.iter().all(|row| row.2.findings.is_empty())
+        self.missed == 0
+            && self.instructions > 0
+            && self.rows.iter().all(|row| row.2.findings.is_empty())
     }
 
     /// The rows without a run, with the reason.
@@ -112,6 +117,9 @@ impl Summary {
         );
         for finding in findings.iter().take(SHOWN) {
             let _ = writeln!(text, "  {finding:.400}");
+        }
+        if self.missed > 0 {
+            let _ = writeln!(text, "runs that were not reached in time: {}", self.missed);
         }
         let _ = writeln!(text, "rows without a run: {}", without.len());
         let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
