@@ -39,7 +39,7 @@ impl Device {
         Ok(Self {
             stream: Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?,
             context,
-            capability: (capability.major as u32, capability.minor as u32),
+            capability: (capability.major, capability.minor),
             _simulator: simulator,
         })
     }

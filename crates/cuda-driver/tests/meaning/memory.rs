@@ -130,7 +130,7 @@ impl Layout {
 
     /// Chooses operands with which the instruction does something.
     fn prepare(&self, item: &Item, base: usize, thread: usize, inputs: &mut Inputs, rng: &mut Rng) {
-        let is_plain = base % 2 == 0;
+        let is_plain = base.is_multiple_of(2);
         let is_active = self.unit > 1 || base % 5 != 4;
         inputs.record_mut(thread)[0] = u64::from(is_active);
         // Some atomic operations change all bytes of these numbers only.

@@ -120,7 +120,7 @@ fn any(bits: u32, rng: &mut Rng) -> u64 {
             let edges = edges(width);
             edges[rng.usize(..edges.len())]
         }
-        3 => rng.u64(..).wrapping_shr(rng.u32(..width)) & u64::MAX,
+        3 => rng.u64(..).wrapping_shr(rng.u32(..width)),
         4 => (1_u64 << rng.u32(..width)).wrapping_sub(rng.u64(..3)),
         5 => rng.u64(..300).wrapping_neg(),
         6 => rng.u64(..300),
@@ -215,7 +215,7 @@ impl Sets {
         }
         let mut fixed: Vec<u64> = Vec::new();
         for number in exact..count {
-            if (number - exact) % GROUP == 0 {
+            if (number - exact).is_multiple_of(GROUP) {
                 let known = sources.iter().enumerate().map(|(at, source)| {
                     match item.mask() == Some(Mask::Source(at)) {
                         true => Knowledge::Number,
