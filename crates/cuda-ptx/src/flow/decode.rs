@@ -35,7 +35,8 @@ pub(super) struct Decoder<'a> {
 
 /// The bits and the signedness of an integer type.
 pub(super) fn integer(ty: &str) -> Option<(u32, bool)> {
-    let is_integer = matches!(ty.as_bytes().first(), Some(b'u' | b's' | b'b'));
+    // Not `bf16` and `bf16x2`, which begin like the types of bits.
+    let is_integer = matches!(ty.as_bytes(), [b'u' | b's' | b'b', b'0'..=b'9', ..]);
     match (is_integer, bits_of(ty)) {
         (true, bits @ (8 | 16 | 32 | 64)) => Some((bits, ty.starts_with('s'))),
         _ => None,

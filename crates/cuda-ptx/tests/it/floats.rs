@@ -196,3 +196,45 @@ fn a_sum_that_may_be_combined_with_a_product_bounds_nothing() {
         assert!(verdict.is_proven(), "{verdict}");
     }
 }
+
+/// The smaller of a loaded number of the type `bf16` and 10 is negative or NaN for some numbers,
+/// and no result of the other instructions is that of an integer instruction.
+#[test]
+fn bf16_instructions_are_not_integer_instructions() {
+    let kernel = |instruction: &str| {
+        format!(
+            ".version 7.8
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 x) {{
+    .reg .pred %p<3>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>;
+    ld.param.u64 %d1, [x];
+    ld.global.u16 %h1, [%d1];
+    mov.b16 %h2, 10;
+    mov.b16 %h3, 0x8000;
+    mov.b16 %h4, 0;
+    mov.b32 %r1, {{%h3, %h3}};
+    mov.b32 %r2, {{%h4, %h4}};
+    {instruction}
+    cvt.u64.u16 %d2, %h5;
+    add.s64 %d3, %d1, %d2;
+    @%p1 ld.global.u8 %h6, [%d3];
+    ret;
+}}
+"
+        )
+    };
+    let bound = "setp.eq.u16 %p1, %h4, %h4; min.u16 %h5, %h1, %h2;";
+    assert!(evaluate(&kernel(bound)).is_proven());
+    // As integers, all of these have a result below 64 or a false predicate.
+    for instruction in [
+        "setp.eq.u16 %p1, %h4, %h4; min.bf16 %h5, %h1, %h2;",
+        "setp.eq.u16 %p1, %h4, %h4; max.bf16 %h5, %h4, %h2;",
+        "setp.eq.u16 %p1, %h4, %h4; add.bf16 %h5, %h4, %h2;",
+        "setp.eq.u16 %p1, %h4, %h4; neg.bf16 %h5, %h4;",
+        "mov.b16 %h5, 500; setp.eq.bf16 %p1, %h3, %h4;",
+        "mov.b16 %h5, 500; setp.eq.bf16x2 %p1|%p2, %r1, %r2;",
+    ] {
+        is_out_of_range(&kernel(instruction));
+    }
+}
