@@ -181,6 +181,8 @@ impl<'a> Round<'a> {
             return false;
         }
         let [a, b, _] = ins.sources;
+        // Its sources are read there, and not behind the loop.
+        self.block = from;
         match ins.op {
             Op::BoolNot => self.fails_once(a, !negated, one, k, depth - 1),
             // The result of a comparison is copied in this way.
