@@ -23,8 +23,8 @@ BITSANDBYTES = "95f9af309d4d5793847169c39288dcd3fcbdf564"
 MODES = [
     *[f"m{mode}_a{attack}-{kind}" for mode in ["00000", "00100", "01000"]
       for attack in "013" for kind in ["optimized", "pure"]],
-    *[f"m{mode}_a3-pure" for mode in ["01400", "01700", "06000", "06900", "11700", "17400"]],
-    *[f"m{mode}_a3-optimized" for mode in ["01500", "03000", "05500"]],
+    *[f"m{mode}_a3-pure" for mode in ["01400", "01500", "01700", "03000", "06000", "11700"]],
+    *[f"m{mode}_a3-optimized" for mode in ["05500", "06900", "17400"]],
     *[f"m{mode}-pure" for mode in ["00400", "00500", "03200", "07400", "08900", "22000"]],
 ]  # fmt: skip
 # Values that hashcat defines when it compiles: a GPU of compute capability 8.0, and for each mode
