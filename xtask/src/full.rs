@@ -22,10 +22,11 @@ pub(crate) struct Options {
     /// The Git revision with which `api` compares
     #[arg(long, default_value = "main")]
     baseline: String,
-    /// `breaks`, `mutants` and `programs` run only those whose names contain this text
+    /// `breaks`, `mutants`, `programs` and `shares` run only those whose names contain this text
     #[arg(long, default_value = "")]
     only: String,
-    /// A checkout with tests that the packages of a project lack, for `programs`; may be repeated
+    /// A checkout of what the packages of a project lack: tests for `programs`, where it may be
+    /// repeated, or the kernels of bitsandbytes for `shares`
     #[arg(long, value_name = "PATH")]
     checkout: Vec<PathBuf>,
 }
@@ -67,8 +68,8 @@ ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so th
 reading     1,000,000 random texts, counted in target/reading-texts.txt, so that a later run continues
             (--minutes): NVIDIA's assembler and cuda-ptx accept and refuse the same
 signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive
-shares      how many accesses of real kernels are proven: this repository's, candle's, Triton's and
-            cubecl's
+shares      how many accesses of real kernels are proven: this repository's, and those of candle,
+            Triton, cubecl, tract, kornia and hashcat (--only), and of bitsandbytes (--checkout)
 sizes       the size of a small program with and without the features that observe it
 textures    20,000 random programs with arrays, textures and surfaces on the late software device
 traces      1,000,000 events of the profiler, within 1 GiB and 10 s; traces and pages in a browser";
@@ -126,7 +127,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             let mut command = counting(workspace, options.minutes, filter, "reading-texts.txt");
             workspace::run(command.env("CUDA_TEST_REQUIRE_PTXAS", "1"))?;
         }
-        Some("shares") => shares(workspace, true)?,
+        Some("shares") => shares(workspace, Some(options))?,
         Some("signatures") => in_full(workspace, DRIVER, "it", "signatures")?,
         Some("sizes") => observing::sizes(workspace)?,
         Some("textures") => in_full(workspace, DRIVER, "it", "texture_random")?,
@@ -167,18 +168,24 @@ fn attacks(workspace: &Workspace) -> Result<()> {
 
 /// Counts the accesses of real kernels that are proven. The reduced size has only the kernels of
 /// this repository.
-pub(crate) fn shares(workspace: &Workspace, is_full: bool) -> Result<()> {
+pub(crate) fn shares(workspace: &Workspace, full: Option<&Options>) -> Result<()> {
     if !cfg!(target_os = "linux") {
         bail!("the script loads libnvrtc.so: this check requires Linux");
     }
-    let sets: &[&str] = match is_full {
+    let sets: &[&str] = match full {
         // The tests of cubecl use this NVRTC.
-        true => &[setup::TOOLKIT_SET, "nvrtc-13.5"],
-        false => &[setup::TOOLKIT_SET],
+        Some(_) => &[setup::TOOLKIT_SET, "nvrtc-13.5"],
+        None => &[setup::TOOLKIT_SET],
     };
     setup::ensure(workspace, sets)?;
     let mut script = setup::script(workspace, "xtask/shares/run.py")?;
-    workspace::run(script.args(is_full.then_some("--full")))
+    if let Some(options) = full {
+        script.args(["--full", "--only", &options.only]);
+        for checkout in &options.checkout {
+            script.arg("--checkout").arg(checkout);
+        }
+    }
+    workspace::run(&mut script)
 }
 
 /// Runs random kernels for a number of minutes, after those that `file` counts. `filter` is the

@@ -128,23 +128,26 @@ fn argument(text: &str) -> Option<Argument> {
 /// A line of `launches.txt`.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
-    pub(crate) beginning: String,
+    /// The parts of the name between stars. The first is its beginning.
+    parts: Vec<String>,
     grid: [u32; 3],
     block: [u32; 3],
     shared: u32,
     numbers: Vec<u64>,
     null: Vec<u64>,
+    pointers: Vec<u64>,
 }
 
 impl Default for Rule {
     fn default() -> Self {
         Self {
-            beginning: String::new(),
+            parts: Vec::new(),
             grid: [8, 1, 1],
             block: [128, 1, 1],
             shared: 32 << 10,
             numbers: vec![1000],
             null: Vec::new(),
+            pointers: Vec::new(),
         }
     }
 }
@@ -152,9 +155,9 @@ impl Default for Rule {
 impl Rule {
     fn parse(line: &str) -> Result<Self, Box<dyn Error>> {
         let mut words = line.split_whitespace();
-        let beginning = words.next().unwrap_or_default().trim_end_matches('*');
+        let parts = words.next().unwrap_or_default().split('*');
         let mut rule = Self {
-            beginning: beginning.to_owned(),
+            parts: parts.map(str::to_owned).collect(),
             ..Self::default()
         };
         for word in words {
@@ -174,10 +177,23 @@ impl Rule {
                 "shared" => rule.shared = sizes()?[0],
                 "numbers" => rule.numbers = values,
                 "null" => rule.null = values,
+                "pointers" => rule.pointers = values,
                 _ => return Err(format!("{line}: unknown key {key}").into()),
             }
         }
         Ok(rule)
+    }
+
+    /// Whether this is the rule for a kernel.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        let Some((first, others)) = self.parts.split_first() else {
+            return true;
+        };
+        let mut rest = name.strip_prefix(first.as_str());
+        for part in others {
+            rest = rest.and_then(|rest| Some(rest.split_once(part.as_str())?.1));
+        }
+        rest.is_some()
     }
 }
 
@@ -225,7 +241,8 @@ pub(crate) fn launch(
         if let Some((_, object)) = objects.iter().find(|object| object.0 == parameter) {
             return Argument::object(*object);
         }
-        if bytes == 8 && (is_declared || is_pointer(function, param.name)) {
+        let is_named = rule.pointers.contains(&u64::from(parameter));
+        if bytes == 8 && (is_named || is_declared || is_pointer(function, param.name)) {
             pointers += 1;
             return match rule.null.contains(&(pointers - 1)) {
                 true => Argument::scalar([0; 8]),

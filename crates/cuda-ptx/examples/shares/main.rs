@@ -1,7 +1,8 @@
 //! Counts how many accesses of the kernels in folders of PTX files are proven: `shares
 //! NAME=FOLDER...`. `cargo xtask full shares` compiles the kernels of several projects and runs
 //! this program. With `--list` it prints each access that is not proven, and with `--times` how
-//! long the evaluation for one launch takes.
+//! long the evaluation for one launch takes. `--states=FILE` writes the state of each kernel to a
+//! file, and `--compare=FILE` prints which kernels differ from those in such a file, with the rules.
 //!
 //! Files in a folder say with which values its kernels are launched. A line is for one kernel
 //! of one file:
@@ -19,12 +20,14 @@
 //! defects.txt: kernels that leave their buffers on purpose, which are counted apart
 //! <file>.<kernel> <reason>
 //!
-//! launches.txt: assumed values for all other kernels whose names begin with a text; the first line
-//! that fits counts
-//! <beginning of the name, or *> <key>=<values>...
+//! launches.txt: assumed values for all other kernels whose names fit a pattern; the first line that
+//! fits counts
+//! <beginning of the name*other parts*> <key>=<values>...
 //!     grid=8,1,1 block=128,1,1 shared=0    the configuration
 //!     numbers=1000,3                       the parameters that are no pointers; the last repeats
 //!     null=0                               pointers that are null, counted without the numbers
+//!     pointers=0,1                         parameters that are pointers, although the kernel does
+//!                                          not convert them
 //! ```
 //!
 //! A kernel with several recorded launches counts as in the one for which the most accesses are not
@@ -39,6 +42,7 @@
 mod launches;
 mod loaded;
 mod printed;
+mod states;
 mod times;
 
 use std::collections::BTreeMap;
@@ -53,6 +57,7 @@ use cuda_ptx::{Function, Module, Space, parse};
 
 use launches::{Folder, launch, roots};
 use loaded::is_loaded;
+use states::{State, States};
 use times::Times;
 
 /// The counts of one set.
@@ -150,10 +155,12 @@ fn refused(reason: &str) -> String {
 struct Options {
     list: bool,
     times: Option<Times>,
+    states: States,
 }
 
 /// Counts the kernels of a file: those with a defect in the second place.
 fn count(
+    set: &str,
     text: &str,
     path: &Path,
     folder: &Folder,
@@ -186,12 +193,17 @@ fn count(
                 return Err(format!("{}: {name} was not printed", path.display()).into());
             };
             counts.refused += 1;
-            *counts.refusals.entry(refused(&refusal.reason)).or_default() += 1;
+            let reason = refused(&refusal.reason);
+            *counts.refusals.entry(reason.clone()).or_default() += 1;
+            options
+                .states
+                .add(format!("{set}/{name}"), State::refused(reason));
             if list {
                 println!("{}: {refusal}", path.display());
             }
             continue;
         };
+        let original = function;
         let module = printed.parse().map_err(in_file)?;
         let Some(function) = module.functions.first() else {
             continue;
@@ -201,9 +213,10 @@ fn count(
             Some(recorded) => recorded.iter().map(|it| it.launch(&analysis)).collect(),
             None => {
                 let mut rules = folder.rules.iter();
-                let rule = rules.find(|rule| function.name.starts_with(&rule.beginning));
+                let rule = rules.find(|rule| rule.is_of(function.name));
                 let rule = rule.cloned().unwrap_or_default();
-                vec![launch(function, printed.text(), &rule, &analysis)]
+                // The printed text promises nothing about pointers.
+                vec![launch(original, text, &rule, &analysis)]
             }
         };
         let verdicts = launches.iter().map(|values| {
@@ -220,14 +233,22 @@ fn count(
             Verdict::Proven(contract) | Verdict::Checked(contract) => contract,
             Verdict::Refused(refusal) => {
                 counts.refused += 1;
-                *counts.refusals.entry(refused(&refusal.reason)).or_default() += 1;
+                let reason = refused(&refusal.reason);
+                *counts.refusals.entry(reason.clone()).or_default() += 1;
+                options
+                    .states
+                    .add(format!("{set}/{name}"), State::refused(reason));
                 if list {
                     println!("{}: {refusal}", path.display());
                 }
                 continue;
             }
         };
+        let mut reasons = BTreeMap::new();
         for access in &contract.accesses {
+            if let Outcome::Checked { root, reason: why } = &access.outcome {
+                *reasons.entry(reason(root.as_ref(), why)).or_default() += 1;
+            }
             if access.is_object {
                 let is_checked = matches!(access.outcome, Outcome::Checked { .. });
                 counts.objects += 1;
@@ -259,6 +280,8 @@ fn count(
                 );
             }
         }
+        let state = State::new(&verdict, reasons);
+        options.states.add(format!("{set}/{name}"), state);
     }
     Ok(())
 }
@@ -281,21 +304,32 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args: Vec<String> = env::args().skip(1).collect();
     let is_given = |flag: &str| args.iter().any(|arg| arg == flag);
     let (list, with_times) = (is_given("--list"), is_given("--times"));
+    let file = |flag: &str| args.iter().find_map(|arg| arg.strip_prefix(flag));
+    let write_to = file("--states=").map(PathBuf::from);
+    let before = match file("--compare=") {
+        Some(file) => Some(States::parse(&fs::read_to_string(file)?)?),
+        None => None,
+    };
+    let mut states = States::default();
     args.retain(|arg| !arg.starts_with("--"));
     let percent = |part: u32, whole: u32| 100.0 * f64::from(part) / f64::from(whole.max(1));
     for arg in &args {
         let (name, folder) = arg
             .split_once('=')
-            .ok_or("shares [--list] [--times] NAME=FOLDER...")?;
+            .ok_or("shares [--list] [--times] [--states=FILE] [--compare=FILE] NAME=FOLDER...")?;
         let folder = Path::new(folder);
         let known = Folder::read(folder)?;
         let mut counts = [Counts::default(), Counts::default()];
         let times = with_times.then(Times::default);
-        let mut options = Options { list, times };
+        let mut options = Options {
+            list,
+            times,
+            states,
+        };
         let (mut texts, mut instructions) = (0, 0);
         for path in files(folder)? {
             let text = fs::read_to_string(&path)?;
-            count(&text, &path, &known, &mut options, &mut counts)?;
+            count(name, &text, &path, &known, &mut options, &mut counts)?;
             let printed = printed::check(&text);
             instructions += printed.map_err(|error| format!("{}: {error}", path.display()))?;
             texts += 1;
@@ -352,6 +386,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         if let Some(times) = &options.times {
             println!("{times}");
         }
+        states = options.states;
+    }
+    if let Some(file) = write_to {
+        fs::write(file, states.text())?;
+    }
+    if let Some(before) = before {
+        print!("{}", states.changes(&before));
     }
     Ok(())
 }

@@ -88,6 +88,7 @@ fn body<'a>(
         let is_volatile = kernel.volatile.contains(&(index as u32));
         printer.statement(statement, is_volatile)?;
     }
+    printer.set_first(&kernel.first);
     Ok((printer.finish(signature, function), printer.uses))
 }
 
@@ -346,6 +347,17 @@ impl<'a> Printer<'a> {
         let _ = print::instruction(&mut text, &new, &mut rename);
         self.out.line(text, instruction.line);
         Ok(())
+    }
+
+    /// Sets registers to 0 before the first instruction.
+    fn set_first(&mut self, registers: &[(String, u32)]) {
+        for (name, bits) in registers {
+            let known = self.names.used(name);
+            if let Some(name) = known.and_then(|reg| self.registers.get(&reg.number)) {
+                let text = format!("mov.b{bits} {name}, 0;");
+                self.declarations.line(text, 0);
+            }
+        }
     }
 
     /// The lines of the kernel.

@@ -275,3 +275,21 @@ fn masks_of_warps_have_the_own_lane() {
         assert!(text.contains(&format!(", {given};\nredux.sync")), "{text}");
     }
 }
+
+#[test]
+fn registers_that_are_read_first_are_set_if_an_address_depends_on_them() {
+    // A branch leaves %r1 as it was, and another leaves %f1.
+    let body = |address: &str| {
+        format!(
+            "ld.param.u64 %d1, [x];\nld.global.u32 %r2, [%d1];\nsetp.eq.u32 %p1, %r2, 0;\n\
+             @%p1 bra L;\nshr.u32 %r1, %r2, 28;\nL:\nand.b32 %r3, {address}, 15;\n\
+             mul.wide.u32 %d2, %r3, 4;\nadd.u64 %d3, %d1, %d2;\nst.global.u32 [%d3], %r1;"
+        )
+    };
+    let printed = |address| print(&module("", &body(address))).text().to_owned();
+    let text = printed("%r1");
+    let (first, load) = (text.find("mov.b32 %b32_1, 0;"), text.find("ld.param"));
+    assert!(first.is_some() && first < load, "{text}");
+    // What is stored may be any number.
+    assert!(!printed("%r2").contains("mov.b32"));
+}

@@ -9,6 +9,7 @@ use super::addresses::{mark_used, params_at};
 use super::cycles::Cycles;
 use super::decode::{Decoder, NO};
 use super::effect;
+use super::first;
 use super::float;
 use super::graph::Graph;
 use super::local;
@@ -37,6 +38,9 @@ pub(crate) struct Kernel {
     pub(crate) is_unset: Vec<bool>,
     /// The statements that load local memory that nothing may have written.
     pub(crate) unset: Vec<u32>,
+    /// The registers that the text that is launched sets to 0 first, with their widths. Those of
+    /// inner blocks are not among them.
+    pub(crate) first: Vec<(String, u32)>,
     /// Whether a value depends on the result of an instruction that an assembler may repeat.
     pub(crate) is_unstable: Vec<bool>,
     /// Whether each value depends on an instruction that is not modelled, or on memory from which an
@@ -380,6 +384,7 @@ impl<'a> Lowering<'a> {
             return Refused::new(line, reason);
         };
         let widths = std::mem::take(&mut self.decoder.names.widths);
+        let first = first::read_first(&blocks, &graph, widths.len());
         let Some(values) = ssa::construct(&mut blocks, &graph, &widths) else {
             return Refused::new(line, "the data flow is too complex");
         };
@@ -397,6 +402,10 @@ impl<'a> Lowering<'a> {
         let accesses = self.decoder.accesses;
         let memory = Memory::new(&blocks, &graph, &accesses, &self.results);
         let is_unset = ssa::dependent(&blocks, &graph, &memory, count, vec![UNDEFINED]);
+        let first = match first::is_address(&blocks, &graph, &is_unset) {
+            true => self.decoder.names.known(&first, &widths),
+            false => Vec::new(),
+        };
         let loads = local::unset(&blocks, &graph, &vars, &accesses, count, &self.results);
         for load in &loads {
             load.unset(&mut blocks);
@@ -429,6 +438,7 @@ impl<'a> Lowering<'a> {
             is_undefined,
             is_unset,
             unset,
+            first,
             is_unstable,
             is_hidden,
             volatile,

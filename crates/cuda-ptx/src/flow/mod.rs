@@ -9,6 +9,7 @@
 //!    effect   instructions that it executes as often as the text says
 //!    local, local_loops    loads of local memory that nothing may have written
 //!    results  results that may differ from use to use
+//!    first    registers that may be read before they are set
 //!    ssa      each definition of a register becomes a value of its own
 //!    graph    predecessors, order and dominators
 //!    names    registers and variables in nested scopes
@@ -26,6 +27,7 @@ mod admit;
 mod cycles;
 mod decode;
 mod effect;
+mod first;
 mod float;
 pub mod forms;
 mod graph;

@@ -154,6 +154,44 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// The names and widths of those among these registers that can be set to a number, and that
+    /// the blocks that are open declare. Sorted.
+    pub(crate) fn known(&self, registers: &[Value], widths: &[u32]) -> Vec<(String, u32)> {
+        let mut found = Vec::new();
+        let mut add = |name: String, it: &Name| {
+            if let Name::Reg(reg) = it
+                && registers.contains(&reg.number)
+                && let Some(bits @ (16 | 32 | 64)) = widths.get(reg.number as usize).copied()
+            {
+                found.push((name, bits));
+            }
+        };
+        for scope in &self.scopes {
+            for (name, register) in &scope.names {
+                add((*name).to_owned(), register);
+            }
+            for ((prefix, number), register) in &scope.used {
+                add(format!("{prefix}{number}"), register);
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// The register with a name that was used before.
+    pub(crate) fn used(&self, name: &str) -> Option<Reg> {
+        let numbered = register_number(name);
+        let mut scopes = self.scopes.iter().rev();
+        let found = scopes.find_map(|scope| {
+            let plain = scope.names.get(name);
+            plain.or_else(|| scope.used.get(&numbered?))
+        });
+        match found {
+            Some(Name::Reg(reg)) => Some(*reg),
+            _ => None,
+        }
+    }
+
     pub(crate) fn find(&mut self, name: &'a str) -> Option<Name> {
         let numbered = register_number(name);
         for scope in self.scopes.iter_mut().rev() {

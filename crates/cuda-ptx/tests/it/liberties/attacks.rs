@@ -94,6 +94,13 @@ fn counted_loops_bound_their_exit() {
         let verdict = verdict(&counted(step, relation, end), 36);
         assert!(verdict.is_proven(), "{step} {relation} {end}: {verdict}");
     }
+    // The other number is not known, but it reaches 0.
+    let down = kernel(format!(
+        "mov.u32 %r6, %tid.x; and.b32 %r6, %r6, 3; mov.u32 %r5, 32; L: add.u32 %r5, %r5, 1; \
+         setp.ne.u32 %p1, %r6, 0; add.u32 %r6, %r6, -1; @%p1 bra L; {}",
+        store("%r5")
+    ));
+    assert!(verdict(&down, 36).is_proven());
     // It never is 35.
     assert!(!verdict(&counted(4, "ne", "35"), 0).is_proven());
     // Every number is at most the greatest one.

@@ -56,6 +56,14 @@ fn is_guarded(code: &[String]) -> Option<bool> {
     Some(code.iter().any(is_guard))
 }
 
+/// Whether the index, or the offset, is masked.
+fn masks_the_index(code: &[String]) -> Option<bool> {
+    let is_mask = |line: &String| {
+        line.contains("LOP3") && [" 0xf,", " 0x3c,"].iter().any(|mask| line.contains(mask))
+    };
+    Some(code.iter().any(is_mask))
+}
+
 fn loads_once(code: &[String]) -> Option<bool> {
     Some(count(code, "LDG") + count(code, "LDC.CONSTANT") == 1)
 }
@@ -315,6 +323,19 @@ pub(crate) fn rows() -> Vec<Row> {
             ".local .align 8 .b32 l[4];\n{}",
             guarded("ld.global.u32 %r5, [%d1]; st.local.u32 [l+4], %r5; ld.local.u32 %r5, [l+4];")
         ),
+    ));
+    let masked = |before: &str| {
+        format!(
+            "{before} ld.global.u32 %r6, [%d1]; setp.eq.u32 %p1, %r6, 0; @%p1 bra M; \
+             shr.u32 %r5, %r6, 28; st.global.u32 [%d1], %r1; M: and.b32 %r7, %r5, 15; {}",
+            store("%r7")
+        )
+    };
+    rows.push(Row::new(
+        "unset_register",
+        masks_the_index,
+        masked(""),
+        masked("mov.u32 %r5, %r1;"),
     ));
     rows
 }
