@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs the random kernels of cuda-ptx with the break that each patch in this folder makes.
+"""Runs the tests of cuda-ptx with the break that each patch in this folder makes.
 
-A break is found if a thread leaves the bounds that the broken analysis proved. `cargo xtask full
-breaks` runs this script; README.md describes the patches.
+A break in this folder is found if a thread of a random kernel leaves the bounds that the broken
+analysis proved. A break in `liberties` is found if a test fails. `cargo xtask full breaks` runs this
+script; README.md describes the patches.
 """
 
 import argparse
@@ -43,12 +44,38 @@ def programs(text, first):
     return min(map(int, seeds)) + 1 - first if seeds else None
 
 
+# The tests that know a liberty of the assembler, or a rule that follows from one.
+TESTS = ["liberties::attacks", "liberties::judge::analysis", "floats::", "known::", "canonical::"]
+
+
+def failed(text):
+    """Returns the names of the tests that failed.
+
+    >>> failed("test a::b ... FAILED\\ntest a::c ... ok\\ntest a::d ... FAILED")
+    ['a::b', 'a::d']
+    """
+    return re.findall(r"^test (\S+) \.\.\. FAILED", text, re.MULTILINE)
+
+
 class Copy(MUTANTS.Copy):
     """A copy of the workspace, with the random kernels as its only test of cuda-ptx."""
 
     def restore(self):
         self.git("read-tree", "--reset", "-u", self.contents)
         (self.tree / "crates/cuda-ptx/tests/it/main.rs").write_text(MAIN)
+
+    def test(self, cargo):
+        """Runs the tests of the rules, and returns the names of those that failed."""
+        self.git("checkout-index", "--force", "crates/cuda-ptx/tests/it/main.rs")
+        command = f"{cargo} test -p cuda-ptx --lib --test it --no-fail-fast --"
+        env = {**os.environ, "CARGO_TARGET_DIR": str(self.folder / "build")}
+        env.update(CARGO_PROFILE_DEV_DEBUG="none", RUSTFLAGS="-A warnings", RUST_BACKTRACE="0")
+        command = [*command.split(" "), *TESTS]
+        done = subprocess.run(command, cwd=self.tree, env=env, capture_output=True, text=True)
+        names = failed(done.stdout)
+        if not names and done.returncode != 0:
+            sys.exit(f"the tests did not run:\n{done.stderr[-2000:]}")
+        return names
 
     def build(self, cargo):
         """Builds the random kernels and returns the path of the test program."""
@@ -91,10 +118,18 @@ def main():
         found = copy.run(copy.build(options.cargo), options.seed, options.programs)
         print(f"{path.stem:<28} {f'{found:,} kernels' if found else 'NOT FOUND'}", flush=True)
         survivors += [] if found else [path.stem]
+    rules = [path for path in sorted(HERE.glob("liberties/*.patch")) if options.only in path.stem]
+    for path in rules:
+        copy.restore()
+        copy.git("apply", str(path))
+        names = copy.test(options.cargo)
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        print(f"{path.stem:<28} {names[0] + more if names else 'NOT FOUND'}", flush=True)
+        survivors += [] if names else [path.stem]
     copy.restore()
     if survivors:
-        sys.exit(f"no random kernel finds {', '.join(survivors)}")
-    print(f"found all of {len(patches)}")
+        sys.exit(f"nothing finds {', '.join(survivors)}")
+    print(f"found all of {len(patches) + len(rules)}")
 
 
 if __name__ == "__main__":
