@@ -14,7 +14,9 @@ use crate::item::{Item, Place, Plan, Register, Run};
 pub(crate) const AREA: usize = 256;
 /// Where the access begins in the area of a thread.
 pub(crate) const AT: usize = 128;
-/// The same for constants, of which there are 64 KiB.
+/// The bytes of all constants.
+pub(crate) const CONSTANTS: usize = 65536;
+/// The bytes of constants of each thread, and where the access begins in them.
 pub(crate) const CONST_AREA: usize = 64;
 pub(crate) const CONST_AT: usize = 16;
 /// Where a matrix begins in the areas of a warp, one behind the other.
@@ -38,7 +40,7 @@ pub(crate) fn version(item: &Item) -> &'static str {
 /// The beginning of a module.
 pub(crate) fn module(version: &str, has_constants: bool) -> String {
     let constants = match has_constants {
-        true => ".const .align 256 .b8 zconst[65536];\n",
+        true => &format!(".const .align 256 .b8 zconst[{CONSTANTS}];\n"),
         false => "",
     };
     format!(".version {version}\n.target sm_90\n.address_size 64\n{constants}")

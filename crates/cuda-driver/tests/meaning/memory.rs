@@ -10,7 +10,7 @@ use fastrand::Rng;
 
 use crate::inputs::{Inputs, Outputs};
 use crate::item::{Address, Item, Place, Run};
-use crate::kernel::{AREA, AT, CONST_AREA, CONST_AT, MATRIX_AT};
+use crate::kernel::{AREA, AT, CONST_AREA, CONST_AT, CONSTANTS, MATRIX_AT};
 use crate::values::BLOCK;
 
 /// The bases of an instruction at least, so that each byte changes in one of them.
@@ -87,7 +87,12 @@ impl Layout {
         }
         let unit = if item.is_aligned() { BLOCK } else { 1 };
         let least = if unit == 1 { LEAST_BASES } else { LEAST_WARPS };
-        let bases = count.div_ceil(unit * changes.len()).max(least);
+        let has_constants = targets.iter().any(|it| it.place == Place::Const);
+        let most = match has_constants {
+            true => (CONSTANTS / CONST_AREA) / (unit * changes.len()),
+            false => usize::MAX,
+        };
+        let bases = count.div_ceil(unit * changes.len()).max(least).min(most);
         Self {
             targets,
             changes,

@@ -52,7 +52,11 @@ pub(super) const CONVERT: Chapter = Chapter {
 };
 
 const CONVERT_ROWS: &[Row] = &[
-    row("cvt.D=@int8.T=@int8 >D+, T+%"),
+    row("cvt.D=@int8.T=(u32|s32) >D+, T+%"),
+    row("cvt.D=@int8.T=(u8|u16|u64|s8|s16|s64) >D+, T+").note(
+        "Not from a special register of 64 bits: `cvt.u8.u64` and `cvt.u16.u64` of `%clock64` end \
+         with `CUDA_ERROR_ILLEGAL_INSTRUCTION` (H200, driver 580.159).",
+    ),
     row("cvt.sat.D=(u8).T=(u16|u32|u64|s8|s16|s32|s64) >D+, T+"),
     row("cvt.sat.D=(u16).T=(u32|u64|s8|s16|s32|s64) >D+, T+"),
     row("cvt.sat.D=(u32).T=(u64|s8|s16|s32|s64) >D+, T+"),
