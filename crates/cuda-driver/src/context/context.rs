@@ -155,9 +155,9 @@ impl Context {
     /// # Errors
     ///
     /// [`Error::StillInUse`] if other handles or objects of the context exist. A module that was
-    /// dropped while a launch was running counts as an object until it is unloaded; the call waits for
-    /// that up to a second. A buffer of another context that was copied from or to this one can count as an object of this one until it is
-    /// used again.
+    /// dropped while a launch was running counts as an object until it is unloaded; the call waits
+    /// for that up to a second. A buffer of another context that was copied from or to this one can
+    /// count as an object of this one until it is used again.
     #[doc(alias = "cuCtxDestroy")]
     #[doc(alias = "cuCtxDetach")]
     #[doc(alias = "cuDevicePrimaryCtxRelease")]

@@ -101,9 +101,9 @@ impl Stream {
         Ok(result)
     }
 
-    /// Begins work of other code on this stream, as [`using`](Self::using) does, and returns a guard
-    /// that ends it. This is for functions that return the raw handle together with such a guard;
-    /// where a closure is possible, `using` has fewer requirements.
+    /// Begins work of other code on this stream, as [`using`](Self::using) does, and returns a
+    /// guard that ends it. This is for functions that return the raw handle together with such a
+    /// guard; where a closure is possible, `using` has fewer requirements.
     ///
     /// Dropping the guard records the uses, so that later conflicting uses wait for the work. While
     /// the guard exists, conflicting launches of graphs and uses of aliases wait, as they do while
@@ -132,8 +132,8 @@ impl Stream {
     /// # Errors
     ///
     /// - [`Error::OtherContext`] if a buffer does not belong to the context of the stream.
-    /// - [`Error::EagerCapture`] if calls on the stream are being captured: only `using` can capture
-    ///   work of other code.
+    /// - [`Error::EagerCapture`] if calls on the stream are being captured: only `using` can
+    ///   capture work of other code.
     /// - [`Error::Unsupported`] for the default streams of C, whose context is current only during
     ///   a closure.
     ///

@@ -39,9 +39,9 @@ pub(crate) use text::{check as check_text, ptx_of};
 /// The code is unloaded when the last handle and the last [`Function`](crate::Function) of it are
 /// dropped. As a kernel of the module may still run, it is unloaded after the work in its context
 /// and after the uses of its [variables](crate::jit::Global), including uses by other contexts. If
-/// a launch is queued or running in the context, the drop does not wait for it: a worker thread waits and then
-/// unloads the code, and the context ends after that. [`close`](Module::close) waits. A
-/// [`Library`](crate::Library) holds code for all contexts at once.
+/// a launch is queued or running in the context, the drop does not wait for it: a worker thread
+/// waits and then unloads the code, and the context ends after that. [`close`](Module::close)
+/// waits. A [`Library`](crate::Library) holds code for all contexts at once.
 ///
 /// ```
 /// use cuda_driver::{Module, Ptx};
@@ -297,8 +297,8 @@ impl Module {
 
 /// Unloading.
 impl Module {
-    /// `cuModuleUnload()`—Drops this handle. If it was the last user of the code, waits for the work
-    /// in its context, unloads the code, and returns the error that a drop would swallow.
+    /// `cuModuleUnload()`—Drops this handle. If it was the last user of the code, waits for the
+    /// work in its context, unloads the code, and returns the error that a drop would swallow.
     ///
     /// Other handles and functions of the module keep it loaded.
     /// Code that waits for the end of a capture, or for the end of the host function that this

@@ -162,7 +162,7 @@ fn events_are_destroyed_with_one_call() {
 }
 
 #[test]
-fn frees_exchange_the_mode_while_captures_of_other_code_are_expected() {
+fn frees_exchange_the_mode_while_captures_are_expected() {
     let fixture = software(Builder::new());
     let stream = fixture.stream();
     let free = ("cuMemFreeAsync", 1);

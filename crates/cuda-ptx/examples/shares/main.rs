@@ -2,7 +2,8 @@
 //! NAME=FOLDER...`. `cargo xtask full shares` compiles the kernels of several projects and runs
 //! this program. With `--list` it prints each access that is not proven, and with `--times` how
 //! long the evaluation for one launch takes. `--states=FILE` writes the state of each kernel to a
-//! file, and `--compare=FILE` prints which kernels differ from those in such a file, with the rules.
+//! file, and `--compare=FILE` prints which kernels differ from those in such a file, with the
+//! rules.
 //!
 //! Files in a folder say with which values its kernels are launched. A line is for one kernel
 //! of one file:

@@ -3,8 +3,9 @@
 //! ptxas computes from the condition of a loop how often the loop is repeated, and leaves out the
 //! condition in some iterations. It ignores that the counter, the limit, or their difference may
 //! leave the range of the type. So a comparison of a counter is a fact only if the analysis shows
-//! that none of them does. If the condition of a loop may wrap, this concerns all comparisons in the
-//! loop and behind it, because one that follows from the condition of the loop is removed first.
+//! that none of them does. If the condition of a loop may wrap, this concerns all comparisons in
+//! the loop and behind it, because one that follows from the condition of the loop is removed
+//! first.
 
 use std::rc::Rc;
 
@@ -35,8 +36,8 @@ enum Side {
 }
 
 impl Round<'_> {
-    /// Whether the condition of the branch at the end of `block` may be a fact. Notes the loops that
-    /// it ends although an assembler may count them in another way.
+    /// Whether the condition of the branch at the end of `block` may be a fact. Notes the loops
+    /// that it ends although an assembler may count them in another way.
     pub(super) fn is_branch_kept(&mut self, block: u32, condition: &Condition) -> bool {
         let kernel = self.kernel;
         let succs = &kernel.blocks[block as usize].succs;
@@ -53,8 +54,9 @@ impl Round<'_> {
             && self.is_condition_kept(block, condition)
     }
 
-    /// Whether a condition that is tested in `block` may be a fact. It may follow from the condition
-    /// of a loop around the block, or an earlier one, that an assembler counts in another way.
+    /// Whether a condition that is tested in `block` may be a fact. It may follow from the
+    /// condition of a loop around the block, or an earlier one, that an assembler counts in another
+    /// way.
     fn is_condition_kept(&mut self, block: u32, condition: &Condition) -> bool {
         if self.assumptions.wrapping.is_empty() {
             return true;

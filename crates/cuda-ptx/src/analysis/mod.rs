@@ -317,10 +317,10 @@ impl Analysis {
 
     /// The assumptions about the loops of a kernel.
     ///
-    /// First, all loops are assumed to end, and to be repeated as often as the text says. If that is
-    /// not shown for some of them, the others are proven again without it. The assumption about
-    /// those that remain is right: in the first one that it would be wrong for, all conditions still
-    /// mean what the text says, so what was shown holds.
+    /// First, all loops are assumed to end, and to be repeated as often as the text says. If that
+    /// is not shown for some of them, the others are proven again without it. The assumption about
+    /// those that remain is right: in the first one that it would be wrong for, all conditions
+    /// still mean what the text says, so what was shown holds.
     fn assumptions(
         &self,
         kernel: &Kernel,

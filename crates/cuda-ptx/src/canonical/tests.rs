@@ -277,7 +277,7 @@ fn masks_of_warps_have_the_own_lane() {
 }
 
 #[test]
-fn registers_that_are_read_first_are_set_if_an_address_depends_on_them() {
+fn registers_that_are_read_first_are_set_for_addresses() {
     // A branch leaves %r1 as it was, and another leaves %f1.
     let body = |address: &str| {
         format!(

@@ -43,8 +43,8 @@ pub(crate) struct Kernel {
     pub(crate) first: Vec<(String, u32)>,
     /// Whether a value depends on the result of an instruction that an assembler may repeat.
     pub(crate) is_unstable: Vec<bool>,
-    /// Whether each value depends on an instruction that is not modelled, or on memory from which an
-    /// assembler may take a value without a load.
+    /// Whether each value depends on an instruction that is not modelled, or on memory from which
+    /// an assembler may take a value without a load.
     pub(crate) is_hidden: Vec<bool>,
     /// The statements whose loads must be volatile in the text that is launched, in order.
     pub(crate) volatile: Vec<u32>,

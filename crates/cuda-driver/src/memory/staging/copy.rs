@@ -145,7 +145,8 @@ pub(super) struct Copy<'a> {
 unsafe impl Sync for Copy<'_> {}
 
 impl<'a> Copy<'a> {
-    /// Creates a copy from or to `memory`. The second value is `true` if the copy fits in a small block.
+    /// Creates a copy from or to `memory`. The second value is `true` if the copy fits in a small
+    /// block.
     pub(super) fn new(
         stream: &'a Stream,
         memory: &Memory,

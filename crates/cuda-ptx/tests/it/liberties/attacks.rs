@@ -241,7 +241,7 @@ fn fields_beyond_the_type_are_unknown() {
 }
 
 #[test]
-fn changing_registers_differ_from_use_to_use_in_every_instruction() {
+fn every_read_of_a_changing_register_differs() {
     for read in ["mov.u32 %r5, %smid;", "cvt.u32.u32 %r5, %smid;"] {
         let guarded = kernel(format!(
             "{read} setp.ge.u32 %p1, %r5, 37; @%p1 ret; {}",
