@@ -48,6 +48,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "cycles",
             "effect",
             "results",
+            "first",
             "local_loops",
             "local",
             "forms",
