@@ -1,6 +1,7 @@
 //! Benchmarks of Criterion whose rows always have a name.
 
 use std::env;
+use std::fmt;
 
 use criterion::measurement::WallTime;
 use criterion::{Bencher, Criterion};
@@ -10,7 +11,6 @@ use criterion::{Bencher, Criterion};
 /// Criterion prints the name of a benchmark in front of its time only if the name has at most 23
 /// characters, and not at all in quick mode with the format for other programs (`--quick
 /// --output-format bencher`). So names are short, and this type prints them in quick mode.
-#[derive(Debug)]
 pub struct Rows<'a> {
     criterion: &'a mut Criterion,
     driver: &'a str,
@@ -35,6 +35,12 @@ impl<'a> Rows<'a> {
             }
             run(bencher);
         });
+    }
+}
+
+impl fmt::Debug for Rows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rows").field(&self.driver).finish()
     }
 }
 
