@@ -1,17 +1,15 @@
 //! The cost of allocating and freeing: from a caching pool, from the driver through the safe layer,
 //! and by raw calls.
 //!
-//! Runs on the software device, which an allocation from the cache does not call, and on a GPU if
-//! there is one. Streams are drained outside the measured time.
+//! Runs on the software device (`sim`), which an allocation from the cache does not call, and on a
+//! GPU if there is one. Streams are drained outside the measured time.
 
 use std::hint::black_box;
 use std::ptr;
 use std::time::Duration;
 
-use benches::drained;
-use criterion::{
-    BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
-};
+use benches::{Rows, drained};
+use criterion::{Criterion, criterion_group, criterion_main};
 use cuda_driver::memory::{CachingPool, PinnedCachingPool};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
@@ -19,10 +17,10 @@ use cuda_sim::Builder;
 /// The size of each allocation in bytes.
 const BYTES: usize = 1 << 20;
 
-fn device_memory(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream) {
+fn device_memory(rows: &mut Rows<'_>, stream: &Stream) {
     let driver = stream.context().driver();
     let table = driver.library();
-    group.bench_function("device/raw calls", |b| {
+    rows.bench_function("device/raw calls", |b| {
         b.iter_custom(|n| {
             drained(stream, n, || {
                 let mut address = 0;
@@ -36,7 +34,7 @@ fn device_memory(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream) {
             })
         });
     });
-    group.bench_function("device/buffer", |b| {
+    rows.bench_function("device/buffer", |b| {
         b.iter_custom(|n| {
             drained(stream, n, || {
                 // SAFETY: the buffer is not read.
@@ -46,7 +44,7 @@ fn device_memory(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream) {
         });
     });
     let pool = CachingPool::new(stream.context());
-    group.bench_function("device/caching pool", |b| {
+    rows.bench_function("device/caching pool", |b| {
         b.iter(|| {
             // SAFETY: the buffer is not read.
             let buffer = unsafe { DeviceBuffer::<u8>::uninit_in(&pool, stream, BYTES) };
@@ -59,12 +57,12 @@ fn device_memory(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream) {
     );
 }
 
-fn pinned_memory(group: &mut BenchmarkGroup<'_, WallTime>, context: &Context) {
+fn pinned_memory(rows: &mut Rows<'_>, context: &Context) {
     let table = context.driver().library();
     // SAFETY: the context is alive.
     let status = unsafe { table.cuCtxSetCurrent(context.as_raw()) };
     assert!(status.is_success());
-    group.bench_function("pinned/raw calls", |b| {
+    rows.bench_function("pinned/raw calls", |b| {
         b.iter(|| {
             let mut start = ptr::null_mut();
             // SAFETY: the pointer is to a local.
@@ -76,7 +74,7 @@ fn pinned_memory(group: &mut BenchmarkGroup<'_, WallTime>, context: &Context) {
         });
     });
     let pool = PinnedCachingPool::new(context, PinnedFlags::empty());
-    group.bench_function("pinned/caching pool", |b| {
+    rows.bench_function("pinned/caching pool", |b| {
         b.iter(|| {
             let buffer = pool.take::<u8>(BYTES);
             drop(black_box(buffer.expect("there is memory")));
@@ -93,10 +91,7 @@ fn caching_pool(criterion: &mut Criterion) {
     let software = simulator
         .library()
         .expect("the software device has every required function");
-    let drivers = [
-        ("software device", Driver::new(software)),
-        ("GPU", Driver::load()),
-    ];
+    let drivers = [("sim", Driver::new(software)), ("GPU", Driver::load())];
     for (name, driver) in drivers {
         let driver = match driver {
             Ok(driver) => driver,
@@ -108,10 +103,9 @@ fn caching_pool(criterion: &mut Criterion) {
         let device = driver.device(0).expect("there is one");
         let context = device.primary_context().expect("a context");
         let stream = context.default_stream().expect("a stream");
-        let mut group = criterion.benchmark_group(name);
-        device_memory(&mut group, &stream);
-        pinned_memory(&mut group, &context);
-        group.finish();
+        let mut rows = Rows::new(criterion, name);
+        device_memory(&mut rows, &stream);
+        pinned_memory(&mut rows, &context);
     }
 }
 

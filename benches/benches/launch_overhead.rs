@@ -1,20 +1,19 @@
 //! The cost of a launch: by the raw function pointer, by the table's method, and by the safe layer
 //! with a tuple.
 //!
-//! Runs on the null driver, where only the wrapper's own cost remains, and on a GPU if there is
-//! one. The stream is drained outside the measured time, because a full queue blocks a launch.
+//! Runs on the null driver (`null`), where only the wrapper's own cost remains, and on a GPU if
+//! there is one. The name of a row ends with the number of arguments. The stream is drained outside
+//! the measured time, because a full queue blocks a launch.
 
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr;
 
-use benches::{drained, empty_kernels, null_driver};
-use criterion::{
-    BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
-};
+use benches::{Rows, drained, empty_kernels, null_driver};
+use criterion::{Criterion, criterion_group, criterion_main};
 use cuda_driver::prelude::*;
 
-fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driver::Result<()> {
+fn bench(rows: &mut Rows<'_>, driver: &Driver) -> cuda_driver::Result<()> {
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
     let [k0, k4, k12, _] = empty_kernels(&context)?;
@@ -37,7 +36,7 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
             .cuLaunchKernel
             .expect("every driver has cuLaunchKernel");
         let (raw, on) = (function.as_raw(), stream.as_raw());
-        group.bench_function(format!("raw pointer/{count} arguments"), |b| {
+        rows.bench_function(&format!("raw pointer/{count}"), |b| {
             b.iter_custom(|n| {
                 drained(&stream, n, || {
                     let arguments = black_box(pointers.as_mut_ptr());
@@ -49,7 +48,7 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
                 })
             });
         });
-        group.bench_function(format!("table/{count} arguments"), |b| {
+        rows.bench_function(&format!("table/{count}"), |b| {
             b.iter_custom(|n| {
                 drained(&stream, n, || {
                     let arguments = black_box(pointers.as_mut_ptr());
@@ -76,7 +75,7 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
     }
 
     let launched = "the launch succeeds";
-    group.bench_function("tuple/0 arguments", |b| {
+    rows.bench_function("tuple/0", |b| {
         b.iter_custom(|n| {
             drained(&stream, n, || {
                 // SAFETY: the kernel does nothing.
@@ -84,7 +83,7 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
             })
         });
     });
-    group.bench_function("tuple/4 arguments", |b| {
+    rows.bench_function("tuple/4", |b| {
         let [a, b2] = [black_box(1_u64), black_box(2)];
         let [x, y, ..] = buffers.as_mut_slice() else {
             return;
@@ -96,7 +95,7 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
             })
         });
     });
-    group.bench_function("tuple/12 arguments", |b| {
+    rows.bench_function("tuple/12", |b| {
         let [s, t, u, v] = [1_u64, 2, 3, 4].map(black_box);
         let [a, b2, c, d, e, f, g, h] = buffers.as_mut_slice() else {
             return;
@@ -114,14 +113,12 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, driver: &Driver) -> cuda_driv
 
 fn launch_overhead(criterion: &mut Criterion) {
     let null = null_driver().expect("the null driver has every required function");
-    let mut drivers = vec![("null driver", Driver::new(null))];
+    let mut drivers = vec![("null", Driver::new(null))];
     drivers.push(("GPU", Driver::load()));
     for (name, driver) in drivers {
         match driver {
             Ok(driver) => {
-                let mut group = criterion.benchmark_group(name);
-                bench(&mut group, &driver).expect("the bench runs");
-                group.finish();
+                bench(&mut Rows::new(criterion, name), &driver).expect("the bench runs");
             }
             Err(error) => println!("skipped: {name}: {error}"),
         }

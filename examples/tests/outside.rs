@@ -1,5 +1,6 @@
 //! Builds the program of the README as a new user does: in a crate outside of this workspace, on a
-//! machine with NVRTC from Python's package index, with none, and with a toolkit.
+//! machine with NVRTC from Python's package index, with none, and with a toolkit. Also builds a
+//! program that contains these crates and older bindings with the same names.
 //!
 //! `cargo xtask ci --only outside`
 
@@ -153,4 +154,86 @@ The README describes all ways in its section \"Getting NVRTC and the headers\".
     assert_verified(&run(&program, &home, &[("CUDA_PATH", &toolkit)]));
     // The second run takes the kernel from the disk cache.
     assert!(home.join(".cache/cuda-nvrtc/programs").is_dir());
+}
+
+/// A program that uses both crates with the name `cuda-sys`, cust's raw layer, and `cuda-driver`.
+const WITH_OLDER_CRATES: &str = r#"
+use cuda_driver::prelude::*;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // The same status in three bindings of the driver.
+    let older = older_cuda_sys::cuda::cudaError_t::CUDA_ERROR_OUT_OF_MEMORY as u32;
+    let raw = cust_raw::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
+    let ours = cuda_sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+    assert_eq!([older, raw], [2, 2]);
+    assert_eq!(ours.0, 2);
+
+    let driver = Driver::new(cuda_sim::gpu_or_software()?)?;
+    let context = driver.device(0)?.primary_context()?;
+    let x = DeviceBuffer::from_host(&context.default_stream()?, &[1, 2, 3])?;
+    assert_eq!(x.to_vec()?, [1, 2, 3]);
+    println!("3 elements verified");
+    Ok(())
+}
+"#;
+
+/// The libraries that the older crates name to the linker.
+const LINKED: [&str; 3] = ["cuda", "cudart", "cublas"];
+
+#[test]
+#[ignore = "downloads older crates; `cargo xtask ci` runs it"]
+fn older_crates_named_cuda_sys_are_in_one_program() {
+    if !cfg!(target_os = "linux") {
+        test_needs::skipped("older crates named cuda-sys: the libraries are made for Linux");
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().canonicalize().unwrap();
+    let ours = |name: &str| root().join("crates").join(name).display().to_string();
+    let manifest = format!(
+        "[package]\nname = \"with-older-crates\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
+         [dependencies]\n\
+         cuda-driver = {{ path = \"{}\", features = [\"nvrtc\", \"derive\"] }}\n\
+         cuda-sim = {{ path = \"{}\" }}\n\
+         cuda-sys = {{ path = \"{}\", default-features = false }}\n\
+         older-cuda-sys = {{ package = \"cuda-sys\", version = \"=0.2.0\" }}\n\
+         cust_raw = \"=0.11.3\"\n",
+        ours("cuda-driver"),
+        ours("cuda-sim"),
+        ours("cuda-sys"),
+    );
+    fs::create_dir_all(dir.join("src")).unwrap();
+    fs::write(dir.join("Cargo.toml"), manifest).unwrap();
+    fs::write(dir.join("src/main.rs"), WITH_OLDER_CRATES).unwrap();
+    fs::copy(root().join("Cargo.lock"), dir.join("Cargo.lock")).unwrap();
+
+    // A toolkit with empty libraries: the program calls nothing of them.
+    let toolkit = dir.join("toolkit");
+    fs::create_dir_all(toolkit.join("lib64")).unwrap();
+    for name in LINKED {
+        let library = toolkit.join(format!("lib64/lib{name}.so"));
+        let mut cc = Command::new(env::var_os("CC").unwrap_or("cc".into()));
+        cc.args(["-shared", "-x", "c", "/dev/null", "-o"])
+            .arg(library);
+        assert!(cc.status().unwrap().success(), "{cc:?}");
+    }
+    let target = root().join("target/outside");
+    let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
+        .arg("build")
+        .current_dir(&dir)
+        .env("CARGO_TARGET_DIR", &target)
+        .env("CARGO_INCREMENTAL", "0")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        // The older cuda-sys searches these folders, and cust_raw their folders `lib64`.
+        .env(
+            "CUDA_LIBRARY_PATH",
+            format!("{0}:{0}/lib64", toolkit.display()),
+        )
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    let lock = fs::read_to_string(dir.join("Cargo.lock")).unwrap();
+    assert_eq!(lock.matches("name = \"cuda-sys\"").count(), 2, "{lock}");
+    assert_verified(&run(&target.join("debug/with-older-crates"), &dir, &[]));
 }

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use crate::generated::CHECK;
 use crate::workspace::{self, Workspace};
 use crate::{
-    api, book, full, functions, matrix, observing, python, regen_bindings, setup, test, tidy,
-    untested,
+    api, book, full, functions, matrix, observing, paste, python, regen_bindings, setup, test,
+    tidy, untested,
 };
 
 /// Options of `ci`.
@@ -64,6 +64,7 @@ const STEPS: &[Step] = &[
     ("mutants", |ws| full::mutants(ws, &["--few", "2"])),
     ("rebuild", rebuild),
     ("outside", outside),
+    ("paste", paste::run),
 ];
 
 /// The folders in `target` that only one step uses.
@@ -72,6 +73,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("apart", &["apart"]),
     ("python", &["python"]),
     ("headers", &["headers-check"]),
+    ("paste", &["paste"]),
 ];
 
 fn remove_folders(workspace: &Workspace, step: &str) {

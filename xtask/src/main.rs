@@ -10,6 +10,7 @@ mod functions;
 mod generated;
 mod matrix;
 mod observing;
+mod paste;
 mod platforms;
 mod python;
 mod regen_bindings;

@@ -138,6 +138,13 @@ impl Choice {
     }
 }
 
+/// Converts a choice into its driver. So `Driver::new` of the crate cuda-driver takes a choice.
+impl From<Choice> for Arc<DriverLibrary> {
+    fn from(choice: Choice) -> Self {
+        choice.library
+    }
+}
+
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.is_software() {
@@ -158,10 +165,19 @@ impl fmt::Display for Choice {
 /// path is an error and does not fall back to the software device. A driver that reports that there
 /// is no device is not an error. An empty variable counts as unset.
 ///
+/// With the crate cuda-driver, one line loads the driver:
+/// `Driver::new(cuda_sim::gpu_or_software()?)?`. To say which driver was chosen, print the choice
+/// first:
+///
 /// ```
+/// use std::sync::Arc;
+///
+/// use cuda_sys::DriverLibrary;
+///
 /// let choice = cuda_sim::gpu_or_software()?;
 /// println!("{choice}");
-/// let driver = choice.into_library();
+/// // `Driver::new` converts it in the same way.
+/// let driver: Arc<DriverLibrary> = choice.into();
 /// # let _ = driver;
 /// # Ok::<(), cuda_sim::ChoiceError>(())
 /// ```

@@ -1,55 +1,19 @@
 //! The programs of the book, as tests: `cargo test -p book` compiles and runs the code of each
-//! chapter, on the GPU or the software device.
+//! chapter, on the GPU or the software device. `cargo xtask ci --only paste` runs the whole
+//! programs as a reader pastes them, in crates outside of the workspace.
 
 use std::env;
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process;
 
 use cuda_nvrtc::Nvrtc;
 use cuda_places::Setup;
-use cuda_sim::Builder;
-
-/// Declares a type whose method `load` takes the place of [`cuda_driver::Driver::load`].
-macro_rules! driver {
-    ($(#[$doc:meta])* $name:ident: $library:expr) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        pub struct $name;
-
-        impl $name {
-            /// Returns the driver.
-            ///
-            /// # Errors
-            ///
-            /// Fails if the driver cannot be loaded.
-            pub fn load() -> Result<cuda_driver::Driver, Box<dyn Error>> {
-                Ok(cuda_driver::Driver::new($library)?)
-            }
-        }
-    };
-}
-
-driver! {
-    /// The driver of the programs that require a GPU: the software device if there is no GPU.
-    Driver: cuda_sim::gpu_or_software()?.into_library()
-}
-
-driver! {
-    /// A machine with two software devices.
-    TwoDevices: Builder::new().devices(2).build()?.library()?
-}
-
-driver! {
-    /// A software device with 1 MiB of memory.
-    SmallDevice: Builder::new().memory(1 << 20).build()?.library()?
-}
 
 /// The variable that names the file of NVRTC.
 const NVRTC: &str = "CUDA_NVRTC_LIBRARY";
 
-/// Ends the program if this machine has no NVRTC, and reports it as skipped. To be called first in
-/// `main`.
+/// Ends the program if this machine has no NVRTC, and reports it as skipped. The build script adds
+/// this call to the tests of programs that need NVRTC.
 pub fn needs_nvrtc() {
     if env::var_os(NVRTC).is_none()
         && let Some(library) = installed_nvrtc()
@@ -80,7 +44,7 @@ macro_rules! chapters {
     ($($name:ident: $file:literal),* $(,)?) => {
         $(
             #[cfg(doctest)]
-            #[doc = include_str!(concat!("../src/", $file))]
+            #[doc = include_str!(concat!(env!("OUT_DIR"), "/", $file))]
             mod $name {}
         )*
 
@@ -150,6 +114,42 @@ mod tests {
             (before.to_owned(), first.to_owned(), format!("{content}\n"))
         });
         blocks.collect()
+    }
+
+    /// Returns whether a reader of the book does not see a line of a Rust program.
+    fn is_hidden(line: &str) -> bool {
+        let line = line.trim_start();
+        line == "#" || line.starts_with("# ")
+    }
+
+    #[test]
+    fn a_whole_program_has_no_hidden_lines() {
+        let mut programs = 0;
+        for page in CHAPTERS {
+            for (_, first, content) in blocks(page) {
+                let is_whole = content.contains("\nfn main()") || content.starts_with("fn main()");
+                if first.starts_with("rust") && is_whole {
+                    programs += 1;
+                    assert!(!content.lines().any(is_hidden), "{page}: {content}");
+                }
+                assert!(!content.contains("book::"), "{page}: {content}");
+            }
+        }
+        assert!(programs > 30, "{programs} programs");
+    }
+
+    #[test]
+    fn the_build_script_of_the_book_compiles_as_the_shown_one() {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let kernels = |file| {
+            let text = fs::read_to_string(package.join(file)).unwrap();
+            let (_, rest) = text.split_once("Kernels::new(").unwrap();
+            rest.split_once(".generate()")
+                .unwrap()
+                .0
+                .replace("\r\n", "\n")
+        };
+        assert_eq!(kernels("snippets/build.rs"), kernels("build.rs"));
     }
 
     #[test]

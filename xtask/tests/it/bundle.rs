@@ -105,6 +105,39 @@ fn a_passed_step_runs_again_only_when_its_program_changes() {
 }
 
 #[test]
+fn tests_that_read_the_repository_are_left_out() {
+    let bundle = Bundle::new(&[
+        (
+            "cuda-driver/tests/it",
+            "[ \"$1\" = --list ] || echo \"$@\" > args",
+        ),
+        (
+            "cuda-sys/tests/it",
+            "[ \"$1\" = --list ] || echo \"$@\" > args",
+        ),
+    ]);
+    let (success, said) = bundle.run(&[]);
+    assert!(success, "{said}");
+    let args = |package: &str| {
+        let text = fs::read_to_string(bundle.dir.path().join(package).join("args"));
+        text.unwrap().trim().to_owned()
+    };
+    assert_eq!(args("cuda-sys"), "");
+    let args = args("cuda-driver");
+    let left_out: Vec<&str> = args.split("--skip ").skip(1).map(str::trim).collect();
+    assert_eq!(left_out.len(), 3, "{args}");
+    let sources = crate::root().join("crates/cuda-driver/tests/it");
+    for test in left_out {
+        let (module, name) = test.split_once("::").unwrap();
+        let source = fs::read_to_string(sources.join(format!("{module}.rs"))).unwrap();
+        assert!(
+            source.contains(&format!("fn {name}()")),
+            "{test} does not exist"
+        );
+    }
+}
+
+#[test]
 fn only_and_the_sanitizer_choose_the_steps() {
     let bundle = Bundle::new(&[("a/tests/one", "true"), ("b/examples/saxpy", "true")]);
     assert_eq!(

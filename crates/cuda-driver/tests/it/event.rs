@@ -53,6 +53,29 @@ fn a_recorded_event_follows_the_work_of_its_stream() {
 }
 
 #[test]
+fn a_blocking_event_keeps_a_time_unless_it_is_disabled() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let blocking = Event::new(&fixture.context, EventFlags::BLOCKING_SYNC).unwrap();
+        let flags = EventFlags::BLOCKING_SYNC | EventFlags::DISABLE_TIMING;
+        let untimed = Event::new(&fixture.context, flags).unwrap();
+        let start = stream.record_event().unwrap();
+        start.synchronize().unwrap();
+        thread::sleep(Duration::from_millis(20));
+        blocking.record(&stream).unwrap();
+        untimed.record(&stream).unwrap();
+        untimed.synchronize().unwrap();
+        // The earlier event of the stream is done, too.
+        assert!(blocking.is_done().unwrap() && untimed.is_done().unwrap());
+        blocking.synchronize().unwrap();
+        let time = blocking.elapsed_since(&start).unwrap();
+        assert!(time >= Duration::from_millis(19), "{time:?}");
+        let error = untimed.elapsed_since(&start).unwrap_err();
+        assert_eq!(error.status(), Some(Status::CUDA_ERROR_INVALID_HANDLE));
+    }
+}
+
+#[test]
 fn an_interprocess_event_keeps_no_time() {
     for fixture in everywhere() {
         let invalid = Event::new(&fixture.context, EventFlags::INTERPROCESS).unwrap_err();
