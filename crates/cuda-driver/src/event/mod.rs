@@ -4,12 +4,10 @@
 //! those of the driver function that it names.
 
 mod event;
-
-mod fence;
 mod process;
 mod timeout;
 
+pub use crate::pending::fence::Fence;
 pub use event::{Event, EventFlags};
-pub use fence::Fence;
 pub use process::IpcEventHandle;
 pub(crate) use timeout::poll;

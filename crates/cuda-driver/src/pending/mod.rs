@@ -11,6 +11,7 @@
 
 mod closures;
 mod completion;
+pub(crate) mod fence;
 mod host_call;
 mod outcome;
 mod reaper;

@@ -9,8 +9,9 @@ use std::future::IntoFuture;
 use crate::context::Context;
 use crate::error::Result;
 use crate::fence;
-use crate::pending::Completion;
 use crate::stream::Stream;
+
+use super::Completion;
 
 /// A point in a stream that threads and other streams can wait for. A clone is the same point.
 ///
