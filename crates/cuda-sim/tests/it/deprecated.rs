@@ -162,6 +162,7 @@ fn the_time_between_events_includes_waits_of_the_host() {
     let (start, end) = (sim.event(0), sim.event(0));
     unsafe {
         ok(sim.cuEventRecord(start, stream));
+        ok(sim.cuEventSynchronize(start));
         std::thread::sleep(std::time::Duration::from_millis(30));
         ok(sim.cuEventRecord(end, stream));
         ok(sim.cuEventSynchronize(end));

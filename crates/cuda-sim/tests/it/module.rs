@@ -247,9 +247,7 @@ fn short_rows_of_initial_values_are_filled_up() {
             "x[][2][2] = {{{1}, {2, 3}}, {{}, {4}}}",
             &[1, 0, 2, 3, 0, 0, 4, 0],
         ),
-        ("x[][2] = {1, 2, 3}", &[1, 2, 3, 0]),
         ("x[2][2] = {{}, {5}}", &[0, 0, 5, 0]),
-        ("x[3] = {{}, 6}", &[0, 6, 0]),
         ("x[] = {7, 8}", &[7, 8]),
     ] {
         let head = ".version 7.0\n.target sm_75\n.address_size 64\n";
@@ -261,12 +259,6 @@ fn short_rows_of_initial_values_are_filled_up() {
         let found = sim.download::<u32>(addr, size / 4);
         assert_eq!(found, expected, "{declaration}");
     }
-    let text = ".version 7.0\n.target sm_75\n.address_size 64\n\
-                .visible .global .v2 .u32 x[] = {{1, 2}, {3}};";
-    let module = sim.load(text);
-    let (mut addr, mut size) = (0, 0);
-    unsafe { ok(sim.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, c"x".as_ptr())) };
-    assert_eq!(sim.download::<u32>(addr, size / 4), [1, 2, 3, 0]);
 }
 
 #[test]
@@ -279,6 +271,9 @@ fn arrays_of_any_dimensions_are_loaded_or_refused() {
         "x[0][4294967296][4294967296] = {{{1}}}",
         "x[][0] = {{1}}",
         "x[2][] = {{1}}",
+        // As ptxas, which says "Initial value type mismatch".
+        "x[][2] = {1, 2, 3}",
+        "x[3] = {{}, 6}",
     ] {
         let text = format!(
             ".version 7.0\n.target sm_75\n.address_size 64\n.visible .global .u32 {declaration};"
