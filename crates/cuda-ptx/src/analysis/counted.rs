@@ -41,17 +41,16 @@ impl Round<'_> {
     pub(super) fn is_branch_kept(&mut self, block: u32, condition: &Condition) -> bool {
         let kernel = self.kernel;
         let succs = &kernel.blocks[block as usize].succs;
+        let mut is_kept = true;
         for (index, one) in kernel.cycles.around(block) {
             // A thread that ends has no block for it.
             let is_left = succs.len() < 2 || succs.iter().any(|&to| !one.contains(to));
             if is_left && !self.is_kept_in(condition, one) {
                 self.wrapping.insert(index);
+                is_kept = false;
             }
         }
-        let wrapping = self.wrapping.clone();
-        let mut around = kernel.cycles.around(block);
-        !around.any(|(index, _)| wrapping.contains(&index))
-            && self.is_condition_kept(block, condition)
+        is_kept && self.is_condition_kept(block, condition)
     }
 
     /// Whether a condition that is tested in `block` may be a fact. It may follow from the
