@@ -138,5 +138,8 @@ fn errors_within_errors_print_their_text() {
         panic!("a signature of another length was accepted")
     };
     assert_eq!(format!("{argument:?}"), argument.to_string());
-    assert!(argument.to_string().contains("int or unsigned"), "{argument}");
+    assert!(
+        argument.to_string().contains("int or unsigned"),
+        "{argument}"
+    );
 }

@@ -93,7 +93,7 @@ pub(crate) fn all() -> Texts {
     ));
     texts.push((
         "signature of f64 for a pointer to float",
-        text(kernel.typed::<(Reads<f64>,)>()),
+        text(kernel.clone().typed::<(Reads<f64>,)>()),
     ));
     texts.push((
         "no arguments",
