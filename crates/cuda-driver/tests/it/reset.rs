@@ -1,5 +1,6 @@
 //! Primary contexts that other code resets.
 
+use cuda_driver::context::ContextFlags;
 use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
