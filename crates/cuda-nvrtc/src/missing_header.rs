@@ -82,8 +82,8 @@ const OF_THE_HOST: [&str; 17] = [
     "vector",
 ];
 
-/// A header that the compiler did not find, and the folders in which it was searched for. Displayed,
-/// it is the advice for this header.
+/// A header that the compiler did not find, and the folders in which it was searched for.
+/// Displayed, it is the advice for this header.
 pub(crate) struct MissingHeader<'a>(pub(crate) &'a str, pub(crate) &'a [String]);
 
 impl fmt::Display for MissingHeader<'_> {

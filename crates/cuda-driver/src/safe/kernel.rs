@@ -492,11 +492,7 @@ impl fmt::Debug for SafeModule {
 
 impl fmt::Debug for SafeKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "SafeKernel({}, {:?})",
-            self.function.name(),
-            self.unproven
-        )
+        let (name, unproven) = (self.function.name(), self.unproven);
+        write!(f, "SafeKernel({name}, {unproven:?})")
     }
 }

@@ -65,7 +65,7 @@ fn an_empty_capture_leaves_an_existing_graph_as_it_was() {
 }
 
 #[test]
-fn buffers_of_a_forgotten_eager_capture_can_be_used_on_another_stream() {
+fn buffers_of_a_forgotten_capture_are_used_elsewhere() {
     for fixture in everywhere() {
         let (lost, stream) = (fixture.stream(), fixture.stream());
         let x = filled(&lost, 4, 6);

@@ -84,7 +84,7 @@ fn a_new_context_works_after_a_reset() {
 }
 
 #[test]
-fn the_drop_of_a_stream_finds_a_reset_after_which_others_use_the_context() {
+fn the_drop_of_a_stream_finds_a_reset_before_other_uses() {
     let fixture = software(Builder::new());
     let stream = fixture.stream();
     reset(&fixture);

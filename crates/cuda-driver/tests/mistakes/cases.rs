@@ -11,9 +11,9 @@ use cuda_driver::prelude::*;
 use cuda_driver::{Library, Result};
 use cuda_sim::{Builder, Schedule, Simulator};
 
-use crate::safe;
+use crate::{images, safe};
 
-const MIX: &str = include_str!("../it/kernels/mix.ptx");
+pub(crate) const MIX: &str = include_str!("../it/kernels/mix.ptx");
 const COPY: &str = include_str!("../it/kernels/copy.ptx");
 /// A kernel as nvcc declares it: `scale(float *x, float factor, double offset, unsigned n)`.
 const SCALE: &str = "
@@ -68,7 +68,7 @@ pub(crate) fn all() -> Texts {
         arguments(),
         configurations(),
         lookups(),
-        images(),
+        images::images(),
         memory(),
         contexts(),
         order(),
@@ -217,47 +217,6 @@ fn lookups() -> Texts {
             "variable of another size",
             text(variables.global::<[u8; 8]>("counter", stream)),
         ),
-    ]
-}
-
-fn images() -> Texts {
-    let fixture = fixture(Builder::new().version(12080));
-    let context = &fixture.context;
-    let load = |ptx: &str| text(Module::load(context, &Ptx::new(ptx).unwrap()));
-    let file = |path: &str| {
-        // SAFETY: neither file is an image.
-        text(unsafe { Module::load_file(context, path, &JitOptions::new()) })
-    };
-    let nul = || Ok::<_, cuda_driver::Error>(Ptx::new(".version 7.0\0")?);
-    vec![
-        ("NUL in PTX", text(nul())),
-        ("not PTX", load("int main() { return 0; }")),
-        (
-            "PTX that is too new",
-            load(&MIX.replace(".version 7.0", ".version 9.9")),
-        ),
-        (
-            "byte order mark in PTX",
-            text(Module::load_text(context, b"\xef\xbb\xbf.version 7.0")),
-        ),
-        (
-            "UTF-16 as PTX",
-            text(Module::load_text(context, b".\0v\0e\0r\0s\0i\0o\0n\0")),
-        ),
-        (
-            "compressed PTX",
-            text(Module::load_text(context, b"\x1f\x8b\x08\x00")),
-        ),
-        (
-            "fat binary as PTX",
-            text(Module::load_text(context, b"\x50\xed\x55\xba\x01\x00")),
-        ),
-        (
-            "PTX that crashes the compiler",
-            load(&MIX.replace(".entry mix(", ".entry %laneid(")),
-        ),
-        ("missing file", file("no/such/file.ptx")),
-        ("file without an image", file("Cargo.toml")),
     ]
 }
 
