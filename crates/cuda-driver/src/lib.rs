@@ -67,6 +67,9 @@ mod topology;
 mod tracking;
 mod transfer;
 pub mod vector;
+#[cfg(not(feature = "nvrtc"))]
+#[doc(hidden)]
+pub mod without_nvrtc;
 
 pub use context::Context;
 pub use cuda_sys::Version;

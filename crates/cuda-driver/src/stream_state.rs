@@ -185,8 +185,10 @@ impl Destroy for RawStream {
     type Raw = SendPtr<CUstream_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the stream must be alive ← the handle owns it. Work that is still queued runs to
-        // its end.
+        // A stream of a context that was reset and retained again would crash the process.
+        driver.look_for_reset();
+        // SAFETY: the stream must be alive ← the handle owns it, and no call is made if its context
+        // was reset. Work that is still queued runs to its end.
         unsafe { call!(driver, cuStreamDestroy_v2(raw.0)) }
     }
 }

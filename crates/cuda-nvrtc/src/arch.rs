@@ -159,9 +159,16 @@ fn parse(text: &str) -> Option<Arch> {
 }
 
 /// The error for text that is not the name of an architecture.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an architecture; expected a name such as compute_90 or sm_90a")]
 pub struct ParseArchError(String);
+
+/// Prints the text of `Display`, because `main` and `unwrap` print this.
+impl fmt::Debug for ParseArchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use cuda_sys::nvrtc::nvrtcResult;
 use cuda_sys::{Function, LoadError, Version};
 
+use crate::missing_header::MissingHeader;
 use crate::{Arch, Diagnostic, Log, Severity};
 
 /// The reason why an operation failed.
@@ -25,6 +26,21 @@ pub enum Error {
         place: String,
         /// The offset of the byte in the text.
         position: usize,
+    },
+    /// Two headers in memory have the same name.
+    #[error("two headers have the name {name:?}, and NVRTC takes only one: remove or rename one")]
+    HeaderTwice {
+        /// The name.
+        name: String,
+    },
+    /// A text begins with a UTF-8 byte order mark.
+    #[error(
+        "{place} begins with a UTF-8 byte order mark (EF BB BF), which NVRTC does not accept: save \
+         it without the mark"
+    )]
+    ByteOrderMark {
+        /// The text: the source or a header.
+        place: String,
     },
     /// This NVRTC does not have a function.
     #[error("{function} requires NVRTC {} or newer; the loaded version is {found}", .function.since())]
@@ -176,13 +192,16 @@ pub enum Error {
 ///
 /// The text of this error begins with one line with the number of errors. Each diagnostic follows
 /// as the compiler wrote it, with the source line and the caret if the compiler printed them.
-#[derive(Debug)]
+///
+/// `Debug` prints the same text as `Display`, because `main` and `unwrap` print `Debug`.
 pub struct CompileError {
     pub(crate) program: String,
     pub(crate) found: Version,
     pub(crate) status: nvrtcResult,
     pub(crate) log: Log,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// The folders in which headers were searched for.
+    pub(crate) searched: Vec<String>,
 }
 
 /// The maximum number of diagnostics to print. The others are only counted.
@@ -262,13 +281,15 @@ impl fmt::Display for CompileError {
             write!(f, "\n{}", self.log.as_str().trim_end())?;
         }
         if let Some(header) = self.missing_header() {
-            write!(
-                f,
-                "\nThe header {header} was not found: name its folder with `include_dir`, or that of \
-                 CUDA's own headers with `cuda_headers`."
-            )?;
+            write!(f, "\n{}", MissingHeader(header, &self.searched))?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -10,6 +10,7 @@ mod flow;
 mod headers;
 mod library;
 mod lock;
+mod missing_header;
 mod nesting;
 mod options;
 mod output;

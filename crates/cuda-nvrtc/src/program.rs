@@ -87,6 +87,12 @@ impl Program {
         self
     }
 
+    /// Returns the source.
+    #[must_use]
+    pub fn source(&self) -> &[u8] {
+        &self.source
+    }
+
     /// Returns the NVRTC library that compiles this program.
     #[must_use]
     pub fn nvrtc(&self) -> &Nvrtc {
@@ -241,7 +247,19 @@ impl Program {
         })
     }
 
+    /// Fails if NVRTC would reject the texts without a reason that a reader understands.
+    fn check_texts(&self) -> Result<(), Error> {
+        for (at, (name, text)) in self.headers.iter().enumerate() {
+            if self.headers[..at].iter().any(|(other, _)| other == name) {
+                return Err(Error::HeaderTwice { name: name.clone() });
+            }
+            expect_no_mark(text, || format!("the header {name:?}"))?;
+        }
+        expect_no_mark(&self.source, || format!("the source of {:?}", self.name))
+    }
+
     fn texts(&self) -> Result<Texts, Error> {
+        self.check_texts()?;
         let headers = self.headers.iter().map(|(name, text)| {
             let place = || format!("the header {name:?}");
             let bytes = text.as_slice();
@@ -298,6 +316,7 @@ impl Program {
             status,
             log,
             diagnostics,
+            searched: options.include_paths(),
         }))
     }
 }
@@ -308,6 +327,14 @@ struct Texts {
     name: CString,
     headers: Vec<(CString, CString)>,
     name_expressions: Vec<CString>,
+}
+
+/// Fails if a text begins with a UTF-8 byte order mark.
+fn expect_no_mark(text: &[u8], place: impl FnOnce() -> String) -> Result<(), Error> {
+    match text.starts_with(b"\xef\xbb\xbf") {
+        true => Err(Error::ByteOrderMark { place: place() }),
+        false => Ok(()),
+    }
 }
 
 fn c_string(text: impl AsRef<[u8]>, place: impl FnOnce() -> String) -> Result<CString, Error> {

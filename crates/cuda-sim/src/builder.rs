@@ -220,7 +220,7 @@ impl Builder {
     }
 
     /// Reports barriers of a block that some of its threads do not reach, and `bar.sync` executed
-    /// by lanes of one warp at different instructions.
+    /// by lanes of one warp at different instructions. On by default.
     ///
     /// The kernel continues. Threads that have returned are not required at a barrier, as on GPUs
     /// since Volta. A block that waits forever is a fault even without this check:

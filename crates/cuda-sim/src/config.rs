@@ -59,7 +59,11 @@ impl Default for Config {
             capture_output: false,
             instruction_limit: Some(INSTRUCTION_LIMIT),
             host_threads: 0,
-            checks: Checks::default(),
+            // It costs little, and a block that misses a barrier otherwise seems to work.
+            checks: Checks {
+                barriers: true,
+                ..Checks::default()
+            },
             check_freed: false,
         }
     }

@@ -53,6 +53,7 @@ impl Context {
         if !token.is_alive() {
             return Err(Error::ContextGone {
                 call: calls::cuCtxPushCurrent_v2,
+                is_reset: false,
             });
         }
         let make = || {

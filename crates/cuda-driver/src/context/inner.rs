@@ -57,6 +57,9 @@ impl ContextInner {
         let driver = device.driver().for_context(device.ordinal());
         let owner = owner(&driver)?;
         let identity = owner.identity();
+        if let Some((device, primary)) = owner.primary_context() {
+            driver.set_primary(device, primary);
+        }
         let launches = Arc::new(ContextLaunches::new(device.ordinal()));
         device.driver().launches().add(&launches);
         let inner = Arc::new(Self {
@@ -76,9 +79,20 @@ impl ContextInner {
         Ok((identity, inner))
     }
 
-    /// Whether the context was declared dead.
+    /// Whether the context was declared dead, or was found to be reset.
     pub(crate) fn is_gone(&self) -> bool {
         self.driver.is_gone()
+    }
+
+    /// Whether the context was declared dead, or was reset. Asks the driver if it is a primary or a
+    /// green context.
+    pub(super) fn is_found_gone(&self) -> bool {
+        self.driver.look_for_reset() || self.is_gone()
+    }
+
+    /// Records that the program has reset the primary context of the device.
+    pub(super) fn note_reset(&self) {
+        self.driver.note_reset();
     }
 }
 

@@ -76,6 +76,9 @@ impl Destroy for Primary {
 
     unsafe fn destroy(driver: &Driver, raw: RawContext) -> Result<(), DriverError> {
         Self::finish(driver, raw);
+        // A reset does not release the context, and its handle makes no calls after it.
+        let free = driver.is_reset().then(|| driver.without_context());
+        let driver = free.as_ref().unwrap_or(driver);
         // SAFETY: each retain must be released once ← the handle owns one retain.
         unsafe { call!(driver, cuDevicePrimaryCtxRelease_v2(raw.device)) }
     }
@@ -122,7 +125,8 @@ pub(super) fn finish(driver: &Driver, context: CUcontext) {
         // A lost device has no work to wait for, and its error is not an error of this call.
         // SAFETY: no pointers.
         let _ = unsafe { call!(driver, cuCtxSynchronize()) };
-        let _ = super::current::pop(driver);
+        // A reset of the context must not leave it current.
+        let _ = super::current::pop(&driver.without_context());
     }
 }
 
@@ -177,6 +181,16 @@ impl Owner {
             Self::Owned(handle) => handle.raw().context,
             Self::Green { handle, .. } => handle.raw().context().context,
             Self::Borrowed(raw, _) => raw.context,
+        }
+    }
+
+    /// Returns the primary context that owns the objects of the context, if one does, and its
+    /// device.
+    pub(super) fn primary_context(&self) -> Option<(CUdevice, CUcontext)> {
+        match self {
+            Self::Primary(handle) => Some((handle.raw().device, handle.raw().context)),
+            Self::Green { primary, .. } => Some((primary.device().as_raw(), primary.as_raw())),
+            Self::Owned(_) | Self::Borrowed(..) => None,
         }
     }
 

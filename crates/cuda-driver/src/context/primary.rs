@@ -1,7 +1,7 @@
 //! The primary context of a device, and its state, which can be queried and set before the context
 //! exists.
 
-use super::{Context, ContextFlags};
+use super::{Context, ContextFlags, registry};
 use crate::device::Device;
 use crate::driver::call;
 use crate::error::Result;
@@ -71,13 +71,23 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// No object of the primary context is in use now, nor used or dropped afterwards, by this
-    /// crate or by any other code of the process. (Leak such objects with [`std::mem::forget`].)
+    /// No object of the primary context is in use now, by this crate or by any other code of the
+    /// process, and other code neither uses nor destroys one afterwards. The host does not access
+    /// page-locked or managed memory of the context afterwards.
+    ///
+    /// Objects of this crate may be dropped afterwards, which makes no calls. Their other methods
+    /// fail with [`Error::ContextGone`](crate::Error::ContextGone), and
+    /// [`primary_context`](Self::primary_context) returns a new context.
     #[doc(alias = "cuDevicePrimaryCtxReset")]
     #[doc(alias = "cudaDeviceReset")]
     pub unsafe fn reset_primary_context(&self) -> Result<()> {
         // SAFETY: no object of the context may be used any more ← this is the contract of the
         // caller.
-        Ok(unsafe { call!(self.driver(), cuDevicePrimaryCtxReset_v2(self.as_raw())) }?)
+        unsafe { call!(self.driver(), cuDevicePrimaryCtxReset_v2(self.as_raw())) }?;
+        let device = self.as_raw();
+        for context in registry::find_all(self.driver(), |context| context.is_on(device)) {
+            context.note_reset();
+        }
+        Ok(())
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn find_or_add(
     let mut gone: Vec<Arc<ContextInner>> = Vec::new();
     let mut contexts = contexts();
     for context in live(&contexts, driver, is_it) {
-        if !context.is_gone() {
+        if !context.is_found_gone() {
             return Ok(context);
         }
         gone.push(context);

@@ -6,6 +6,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The number of forks between this process and the one in which the first driver was created.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
+/// The number of events that can make drivers or contexts unusable: forks, and contexts that were
+/// reset. A call compares only this number; what has happened is looked up if it has changed.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+
+/// Returns the number of these events so far.
+#[inline]
+pub(super) fn changes() -> u32 {
+    CHANGES.load(Ordering::Relaxed)
+}
+
+/// Counts a context that was reset.
+pub(super) fn note_change() {
+    CHANGES.fetch_add(1, Ordering::AcqRel);
+}
+
 /// Returns the number of forks so far. A driver that was created at a smaller number cannot be
 /// used.
 #[inline]
@@ -28,6 +43,7 @@ pub(super) fn watch() {
 
     unsafe extern "C" fn count() {
         FORKS.fetch_add(1, Ordering::Relaxed);
+        CHANGES.fetch_add(1, Ordering::Relaxed);
     }
 
     static ONCE: Once = Once::new();

@@ -8,6 +8,7 @@ mod captures;
 mod deferred;
 mod fork;
 mod liveness;
+mod reset;
 
 pub(crate) use captures::Captures;
 pub(crate) use liveness::LivenessState;
@@ -16,12 +17,16 @@ pub use liveness::LivenessToken;
 use std::cmp::Ordering;
 use std::fmt;
 use std::mem;
+use std::ptr;
 use std::sync::atomic::{self, AtomicBool};
 use std::sync::{Arc, Weak};
 
-use cuda_sys::{CUdevice, CUresult, DriverLibrary, DriverTable, Function, Version, calls};
+use cuda_sys::{
+    CUcontext, CUdevice, CUresult, DriverLibrary, DriverTable, Function, Version, calls,
+};
 use once_cell::sync::OnceCell;
 
+use self::reset::ContextState;
 use crate::deferred::Jobs;
 use crate::error::{DriverError, Error, History, Result};
 use crate::launch_log::DriverLaunches;
@@ -72,8 +77,8 @@ pub struct Driver {
     life: Option<Arc<LivenessState>>,
     /// Set in the handles of contexts and their objects: the ordinal of the device.
     device: Option<u32>,
-    /// Set in the handles of contexts and their objects: the deferred jobs of the context.
-    jobs: Option<Arc<Jobs>>,
+    /// Set in the handles of contexts and their objects: what all of them share.
+    context: Option<Arc<ContextState>>,
 }
 
 struct Inner {
@@ -81,6 +86,8 @@ struct Inner {
     /// The number of forks when the driver was created. If it is larger now, this process is a
     /// child, and must not use the driver.
     forks: u32,
+    /// The number of forks and of contexts that were reset when the driver was created.
+    changes: u32,
     /// The captures in the primary context of each device that has been retained. They outlive the
     /// context: a handle that ends must know of the captures of a later one.
     primary_captures: Mutex<Vec<(CUdevice, Arc<Captures>)>, { rank::PRIMARY_CAPTURES }>,
@@ -149,7 +156,7 @@ impl Driver {
                 inner,
                 life: None,
                 device: None,
-                jobs: None,
+                context: None,
             });
         }
         let inner = Inner {
@@ -157,6 +164,7 @@ impl Driver {
             loads_machine_code: AtomicBool::new(library.loads_machine_code()),
             library,
             forks: fork::forks(),
+            changes: fork::changes(),
             primary_captures: Mutex::default(),
             may_wait_for_host: AtomicBool::new(false),
             expects_foreign_captures: AtomicBool::new(true),
@@ -168,7 +176,7 @@ impl Driver {
             inner: Arc::new(inner),
             life: None,
             device: None,
-            jobs: None,
+            context: None,
         };
         // SAFETY: no pointers; the flags must be 0 ← they are.
         unsafe { call!(driver, cuInit(0)) }?;
@@ -225,13 +233,26 @@ impl Driver {
     #[inline]
     pub(crate) fn table_for(&self, call: &'static Function) -> Result<&DriverTable, DriverError> {
         lock::check_call(call);
-        if self.is_forked() {
-            return Err(DriverError::forked(call, self.version()));
+        if self.inner.changes != fork::changes() {
+            self.expect_usable(call)?;
         }
         match &self.life {
             Some(life) if !life.is_alive() => Err(DriverError::gone(call, self.version())),
             _ => Ok(self.inner.library.table()),
         }
+    }
+
+    /// Fails if this process was forked after the driver was created, or if the context of this
+    /// handle was reset.
+    #[cold]
+    fn expect_usable(&self, call: &'static Function) -> Result<(), DriverError> {
+        if self.is_forked() {
+            return Err(DriverError::forked(call, self.version()));
+        }
+        if self.is_reset() {
+            return Err(DriverError::reset(call, self.version()).on_device(self.device));
+        }
+        Ok(())
     }
 
     /// Whether this process was forked after the driver was created.
@@ -240,9 +261,10 @@ impl Driver {
         self.inner.forks != fork::forks()
     }
 
-    /// Whether this driver belongs to a borrowed context that was declared dead.
+    /// Whether this driver belongs to a borrowed context that was declared dead, or to a context
+    /// that was found to be reset.
     pub(crate) fn is_gone(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| !life.is_alive())
+        self.life.as_ref().is_some_and(|life| !life.is_alive()) || self.is_reset()
     }
 
     /// Returns the handle for a borrowed context and its objects: calls through it fail once the
@@ -260,7 +282,7 @@ impl Driver {
     pub(crate) fn for_context(&self, ordinal: u32) -> Self {
         Self {
             device: Some(ordinal),
-            jobs: Some(Arc::default()),
+            context: Some(Arc::default()),
             ..self.clone()
         }
     }
@@ -271,7 +293,7 @@ impl Driver {
         Self {
             life: None,
             device: None,
-            jobs: None,
+            context: None,
             ..self.clone()
         }
     }
@@ -290,7 +312,10 @@ impl Driver {
     /// context.
     #[inline]
     pub(crate) fn jobs(&self) -> &Jobs {
-        self.jobs.as_ref().unwrap_or(&self.inner.jobs)
+        match &self.context {
+            Some(context) => &context.jobs,
+            None => &self.inner.jobs,
+        }
     }
 
     /// Declares whether other code of this process, such as a C++ library, may capture graphs with
@@ -358,6 +383,10 @@ impl Driver {
     #[cold]
     fn error(&self, status: CUresult, call: &'static Function) -> DriverError {
         let error = DriverError::new(status, call, self.version()).on_device(self.device);
+        let error = match self.is_reset_by(status) {
+            true => error.after_reset(),
+            false => error,
+        };
         let error = match self.device {
             Some(device) if error.is_sticky() => {
                 error.with_loss(self.launches().loss(device, &error))
@@ -418,4 +447,12 @@ impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Driver({}, CUDA {})", self.origin(), self.version())
     }
+}
+
+/// Returns the context that is current on this thread, if the driver says so.
+fn current_of(table: &DriverTable) -> Option<CUcontext> {
+    let mut current = ptr::null_mut();
+    // SAFETY: the pointer must be writable ← it points to a local.
+    let asked = unsafe { table.cuCtxGetCurrent(&raw mut current) };
+    asked.is_success().then_some(current)
 }

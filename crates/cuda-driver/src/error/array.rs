@@ -6,7 +6,7 @@ use super::DriverError;
 
 /// An array, a texture or a surface violates a limit of the device or a rule of CUDA. Each error
 /// names the value, the limit and what to do instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArrayError {
     /// A size is out of range.

@@ -34,6 +34,8 @@ pub struct DriverError {
     loss: Option<LossId>,
     /// The ordinal of the device; `u16::MAX` if the call did not concern a device.
     device: u16,
+    /// Whether the call has shown that other code has reset the context.
+    is_reset: bool,
     /// Why the call was not made. If it was made, `status` is what it returned.
     pub(super) not_made: Option<NotMade>,
 }
@@ -47,12 +49,20 @@ pub(super) enum NotMade {
     Capturing,
     /// The process was forked after the driver was created.
     Forked,
+    /// Other code has reset the primary context.
+    Reset,
 }
 
 /// The message for a call in a child process.
 pub(super) const FORKED: &str = "this process was forked after the CUDA driver was loaded, and a \
                                  child process cannot use it; fork before the first use of CUDA, \
                                  or start a new program with `std::process::Command`";
+
+/// The message for a call in a context that was reset.
+pub(super) const RESET: &str = "other code has reset the primary context of the device \
+                                (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which destroys \
+                                everything in it; drop the context and its objects, and call \
+                                `Device::primary_context` again";
 
 const NO_DEVICE: u16 = u16::MAX;
 
@@ -64,6 +74,7 @@ impl DriverError {
             driver,
             loss: None,
             device: NO_DEVICE,
+            is_reset: false,
             not_made: None,
         }
     }
@@ -91,6 +102,22 @@ impl DriverError {
         Self {
             not_made: Some(NotMade::Forked),
             ..Self::new(CUresult::CUDA_ERROR_NOT_INITIALIZED, call, driver)
+        }
+    }
+
+    /// Creates the error of a call that was not made, because other code has reset the context.
+    pub(crate) fn reset(call: &'static Function, driver: Version) -> Self {
+        Self {
+            not_made: Some(NotMade::Reset),
+            ..Self::new(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, call, driver)
+        }
+    }
+
+    /// Adds that the call has shown that other code has reset the context.
+    pub(crate) fn after_reset(self) -> Self {
+        Self {
+            is_reset: true,
+            ..self
         }
     }
 
@@ -155,6 +182,9 @@ impl DriverError {
 impl DriverError {
     /// Returns advice for an error whose status does not imply it.
     pub(super) fn next_step(&self) -> Option<&'static str> {
+        if self.is_reset {
+            return Some(RESET);
+        }
         if !self.call.name.starts_with("cuEventElapsedTime") {
             return None;
         }
@@ -178,6 +208,7 @@ impl fmt::Display for DriverError {
             driver,
             loss: _,
             device: _,
+            is_reset: _,
             not_made,
         } = self;
         let why_not = match not_made {
@@ -186,6 +217,7 @@ impl fmt::Display for DriverError {
             }
             Some(NotMade::Capturing) => Some("other code captures the stream"),
             Some(NotMade::Forked) => Some(FORKED),
+            Some(NotMade::Reset) => Some(RESET),
             None => None,
         };
         if let Some(why_not) = why_not {

@@ -37,6 +37,7 @@ impl Error {
         match self {
             Self::Driver(error) | Self::OutOfMemory { source: error, .. } => Some(*error),
             Self::Jit(error) => Some(error.driver_error()),
+            Self::LaunchLimit(error) => Some(error.driver_error()),
             Self::Instantiate(error) => Some(error.driver_error()),
             Self::GraphUpdate(error) => Some(error.driver_error()),
             Self::Array(error) => error.driver_error(),
@@ -54,7 +55,10 @@ impl Error {
                 Category::Compile
             }
             Self::File { .. } | Self::Cupti(_) => Category::System,
-            Self::LaunchConfig(_) | Self::Argument(_) | Self::SafeLaunch(_) => Category::Launch,
+            Self::LaunchConfig(_)
+            | Self::LaunchLimit(_)
+            | Self::Argument(_)
+            | Self::SafeLaunch(_) => Category::Launch,
             Self::Violation(_) => Category::Kernel,
             Self::NoSuchDevice { .. } => Category::Device,
             Self::SizeOverflow { .. }
@@ -79,6 +83,7 @@ impl Error {
             | Self::GraphMemoryKept { .. }
             | Self::NotUploaded
             | Self::EagerCapture { .. }
+            | Self::EmptyCapture { .. }
             | Self::OutlivesCapture { .. }
             | Self::MemoryOfCapture
             | Self::NotYetWritten

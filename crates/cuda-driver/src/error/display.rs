@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::call::FORKED;
+use super::call::{FORKED, RESET};
 use super::{Error, kernels};
 
 impl fmt::Display for Error {
@@ -10,8 +10,17 @@ impl fmt::Display for Error {
         match self {
             Self::Load(error) => error.fmt(f),
             Self::Driver(error) => fmt::Display::fmt(error, f),
-            Self::OutOfMemory { bytes, source } => {
-                write!(f, "{source} while allocating {bytes} bytes")
+            Self::OutOfMemory {
+                bytes,
+                free,
+                total,
+                source,
+            } => {
+                write!(f, "{source} while allocating {bytes} bytes")?;
+                match total {
+                    0 => Ok(()),
+                    _ => write!(f, "; {free} of {total} bytes are free on the device"),
+                }
             }
             Self::Jit(error) => fmt::Display::fmt(error, f),
             Self::Cupti(error) => fmt::Display::fmt(error, f),
@@ -24,6 +33,7 @@ impl fmt::Display for Error {
             Self::Ptx(error) => fmt::Display::fmt(error, f),
             Self::Argument(error) => error.fmt(f),
             Self::LaunchConfig(error) => error.fmt(f),
+            Self::LaunchLimit(error) => fmt::Display::fmt(error, f),
             Self::Exchange(error) => error.fmt(f),
             Self::SafeLaunch(error) => error.fmt(f),
             Self::Violation(violations) => violations.fmt(f),
@@ -126,7 +136,11 @@ impl fmt::Display for Error {
                 "a block of {bytes} bytes exceeds the limit of the pool, which holds {reserved} \
                  of {limit} bytes; drop buffers of the pool, or raise the limit with `set_limit`"
             ),
-            Self::ContextGone { call } => write!(
+            Self::ContextGone {
+                call,
+                is_reset: true,
+            } => write!(f, "{call} was not called: {RESET}"),
+            Self::ContextGone { call, .. } => write!(
                 f,
                 "{call} was not called: the owner of the borrowed context has declared it dead"
             ),
@@ -171,6 +185,15 @@ impl fmt::Display for Error {
                 )
             }
             Self::EagerCapture {
+                call: call @ "EagerCapture::begin",
+                is_elsewhere: false,
+            } => write!(
+                f,
+                "{call}: this thread already captures the calls on the stream; end that capture \
+                 first, or use another stream if its `EagerCapture` was lost in `mem::forget`: the \
+                 stream then refuses calls for ever"
+            ),
+            Self::EagerCapture {
                 call,
                 is_elsewhere: false,
             } => write!(
@@ -186,6 +209,15 @@ impl fmt::Display for Error {
                 f,
                 "{call} uses a stream whose calls another thread captures; use another stream, or \
                  wait for the end of the capture"
+            ),
+            Self::EmptyCapture { is_eager: false } => f.write_str(
+                "the capture is empty: no call was made on its scope, and a call on a stream runs \
+                 at once; call the methods of the scope instead, as in `scope.launch(…)`, or \
+                 capture the calls on a stream with `Graph::capture_eager`",
+            ),
+            Self::EmptyCapture { is_eager: true } => f.write_str(
+                "the capture is empty: this thread made no call on the captured stream, and a call \
+                 on another stream runs at once; capture the stream on which the calls are made",
             ),
             Self::OutlivesCapture { buffers, bytes } => write!(
                 f,
@@ -242,7 +274,15 @@ impl fmt::Display for Error {
                 } else {
                     write!(f, " belongs to {of}, but is used with {used_with}")?;
                 }
-                f.write_str("; create both in the same context")
+                let is_memory = of.starts_with("the context")
+                    && (argument.is_some() || *what == "a buffer");
+                f.write_str(match is_memory {
+                    true if argument.is_some() => {
+                        "; pass a view of it with `for_peer`, or create both in the same context"
+                    }
+                    true => "; copy it with `copy_from_peer`, or create both in the same context",
+                    false => "; create both in the same context",
+                })
             }
         }
     }

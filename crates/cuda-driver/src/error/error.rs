@@ -10,9 +10,10 @@ use cuda_sys::{CUresult, Function};
 use super::call::NotMade;
 use super::{
     ArgumentError, ArrayError, CuptiError, DeviceLoss, DriverError, ExchangeError,
-    GraphUpdateError, InstantiateError, JitError, LaunchConfigError, LoadError, LtoError, PtxError,
-    RangeError, SafeLaunchError, TensorMapError, Violations,
+    GraphUpdateError, InstantiateError, JitError, LaunchConfigError, LaunchLimitError, LoadError,
+    LtoError, PtxError, RangeError, SafeLaunchError, TensorMapError, Violations,
 };
+use crate::context::Context;
 use crate::types::Extent;
 
 /// The result of most calls of this crate.
@@ -56,6 +57,11 @@ pub enum Error {
     OutOfMemory {
         /// The number of bytes requested.
         bytes: usize,
+        /// The free memory of the device in bytes after the failure; 0 if it is not known.
+        free: usize,
+        /// The memory of the device in bytes; 0 if it is not known, or if the memory was to be
+        /// page-locked memory of the host.
+        total: usize,
         /// The call that failed.
         source: DriverError,
     },
@@ -86,6 +92,8 @@ pub enum Error {
     Argument(Box<ArgumentError>),
     /// The grid, the block or the shared memory of a launch exceeds a limit.
     LaunchConfig(Box<LaunchConfigError>),
+    /// The driver refused the number of blocks of a launch.
+    LaunchLimit(Box<LaunchLimitError>),
     /// A tensor cannot be exchanged with another library.
     Exchange(Box<ExchangeError>),
     /// A kernel cannot be launched safely.
@@ -184,11 +192,13 @@ pub enum Error {
         /// The number of bytes that the pool holds, in use and free.
         reserved: usize,
     },
-    /// The call was not made, because its context was [borrowed](crate::Context::borrow_raw) and
-    /// the owner has declared it dead.
+    /// The call was not made, because its context no longer exists.
     ContextGone {
         /// The call that was not made.
         call: &'static Function,
+        /// Whether other code has reset the primary context. Otherwise the context was
+        /// [borrowed](crate::Context::borrow_raw), and its owner has declared it dead.
+        is_reset: bool,
     },
     /// The call was not made, because this process was forked after the driver was loaded. A child
     /// process cannot use the driver of its parent, and frees nothing.
@@ -251,6 +261,11 @@ pub enum Error {
         call: &'static str,
         /// Whether another thread captures the calls on the stream.
         is_elsewhere: bool,
+    },
+    /// A [capture](crate::graph::Capture) has ended without a call that it could capture.
+    EmptyCapture {
+        /// Whether it was an [eager capture](crate::graph::EagerCapture).
+        is_eager: bool,
     },
     /// Buffers that were created in an [eager capture](crate::graph::EagerCapture) still exist at
     /// its end. Their memory belongs to the graph, which has to free it.
@@ -363,7 +378,14 @@ impl From<ArrayError> for Error {
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
         match error.not_made {
-            Some(NotMade::ContextGone) => Self::ContextGone { call: error.call() },
+            Some(NotMade::ContextGone) => Self::ContextGone {
+                call: error.call(),
+                is_reset: false,
+            },
+            Some(NotMade::Reset) => Self::ContextGone {
+                call: error.call(),
+                is_reset: true,
+            },
             Some(NotMade::Forked) => Self::Forked { call: error.call() },
             Some(NotMade::Capturing) => Self::Capturing {
                 what: "a call on a stream that other code captures or on memory last used there",
@@ -403,10 +425,23 @@ impl Error {
         match error.status() {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => Self::OutOfMemory {
                 bytes,
+                free: 0,
+                total: 0,
                 source: error,
             },
             _ => error.into(),
         }
+    }
+
+    /// Adds the free and the total memory of the device of `context`, if memory ran out.
+    #[cold]
+    pub(crate) fn with_memory_of(mut self, context: &Context) -> Self {
+        if let Self::OutOfMemory { free, total, .. } = &mut self
+            && let Ok(known) = context.memory_info()
+        {
+            (*free, *total) = known;
+        }
+        self
     }
 }
 

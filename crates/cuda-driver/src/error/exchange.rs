@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A tensor of another library cannot be used, or a buffer cannot be exported as asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExchangeError {
     /// The memory is of another device type or on another device.

@@ -8,7 +8,7 @@ use super::DriverError;
 use crate::types::{NodeId, NodeKind};
 
 /// The reason why a graph could not be instantiated.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct InstantiateError {
     pub(crate) source: DriverError,
     pub(crate) reason: CUgraphInstantiateResult,
@@ -17,7 +17,7 @@ pub struct InstantiateError {
 
 /// The reason why an executable graph could not be updated from another graph. The executable is
 /// unchanged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct GraphUpdateError {
     pub(crate) source: DriverError,
     pub(crate) reason: CUgraphExecUpdateResult,

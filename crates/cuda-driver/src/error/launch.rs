@@ -5,7 +5,7 @@ use std::fmt;
 use cuda_sys::image::{Parameter, ParameterKind};
 
 /// The arguments of a launch do not match the parameters of the kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArgumentError {
     /// The number of arguments is wrong.
@@ -14,6 +14,9 @@ pub enum ArgumentError {
         kernel: String,
         /// The number of its parameters.
         expected: usize,
+        /// The types of its parameters, as in `(float *, int or unsigned)`; empty if they are not
+        /// known.
+        parameters: String,
         /// The number of arguments.
         given: usize,
     },
@@ -30,6 +33,21 @@ pub enum ArgumentError {
         given: usize,
         /// The type of the argument: a number, or `a buffer`. `None` for any other type.
         given_type: Option<&'static str>,
+    },
+    /// The elements of a buffer are not of the type that the parameter points to, which the mangled
+    /// name of the kernel or its source states. They have another size, or the one type is a float
+    /// and the other an integer. Bytes fit every pointer.
+    Elements {
+        /// The kernel.
+        kernel: String,
+        /// The index of the argument, counted from 0. The message counts from 1.
+        index: usize,
+        /// The name of the parameter, if it is known.
+        name: Option<String>,
+        /// The type in Rust of what the parameter points to.
+        expected: &'static str,
+        /// The type of the argument, such as `a buffer of f64`.
+        given: &'static str,
     },
     /// An argument does not fit the signature of a
     /// [prepared kernel](crate::launch::PreparedKernel).
@@ -51,13 +69,18 @@ impl fmt::Display for ArgumentError {
             Self::Count {
                 kernel,
                 expected,
+                parameters,
                 given,
             } => {
                 write!(
                     f,
-                    "kernel {kernel} takes {expected} argument{}, but the launch passes {given}",
+                    "kernel {kernel} takes {expected} argument{}",
                     plural(*expected)
-                )
+                )?;
+                if !parameters.is_empty() {
+                    write!(f, ", {parameters}")?;
+                }
+                write!(f, ", but the launch passes {given}")
             }
             Self::Mismatch {
                 kernel,
@@ -90,6 +113,24 @@ impl fmt::Display for ArgumentError {
                     None => write!(f, ", but the parameter has {bytes}")?,
                 }
                 write!(f, ": pass {}", types_of(parameter))
+            }
+            Self::Elements {
+                kernel,
+                index,
+                name,
+                expected,
+                given,
+            } => {
+                write!(f, "argument {}", index + 1)?;
+                if let Some(name) = name {
+                    write!(f, " (`{name}`)")?;
+                }
+                write!(
+                    f,
+                    " of kernel {kernel} is {given}, but the parameter is a pointer to {expected}: \
+                     pass a buffer of {expected}, or a view with `cast::<{expected}>()` if the \
+                     bytes are meant"
+                )
             }
             Self::Prepared {
                 kernel,
@@ -135,6 +176,29 @@ fn in_cpp(parameter: &Parameter) -> Option<&'static str> {
     }
 }
 
+/// Returns the list of parameters for a message, as in `(x: float *, n: int or unsigned)`.
+/// `pointees` are the types in Rust that they point to, as far as they are known.
+pub(crate) fn list_of<'a>(
+    parameters: &[Parameter],
+    pointees: impl IntoIterator<Item = Option<&'a str>>,
+) -> String {
+    let pointees = pointees.into_iter().chain(std::iter::repeat(None));
+    let shown = parameters.iter().zip(pointees).map(|(parameter, pointee)| {
+        let name = parameter.name.iter().map(|name| format!("{name}: "));
+        let ty = match (pointee, in_cpp(parameter)) {
+            (Some(pointee), _) => format!("pointer to {pointee}"),
+            (None, Some(cpp)) => cpp.replace('`', ""),
+            (None, None) => format!("{} byte{}", parameter.size, plural(parameter.size)),
+        };
+        name.chain([ty]).collect()
+    });
+    let shown: Vec<String> = shown.collect();
+    match shown.is_empty() {
+        true => String::new(),
+        false => format!("({})", shown.join(", ")),
+    }
+}
+
 /// Returns the usual types of arguments for a parameter.
 fn types_of(parameter: &Parameter) -> &'static str {
     use ParameterKind::{Array, Float, Signed, Unsigned};
@@ -154,7 +218,7 @@ fn types_of(parameter: &Parameter) -> &'static str {
 }
 
 /// A launch configuration that the device or the kernel does not allow.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LaunchConfigError {
     /// A quantity exceeds a limit.

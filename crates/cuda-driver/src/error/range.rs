@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Bound, Range};
 
 /// A range, an index or a number does not fit the length of the object that it is applied to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RangeError {
     /// A range ends behind the last element, or starts behind its own end.

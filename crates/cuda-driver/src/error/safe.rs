@@ -89,10 +89,29 @@ pub struct Violation {
     pub argument_bytes: u64,
     /// The distance in bytes from the beginning of the argument; 0 for a surface.
     pub offset: i128,
+    /// Whether the argument was passed as read-only (`&`).
+    pub is_read_only: bool,
+    /// The variable of the kernel or its module that the access is to, if it is known.
+    pub variable: Option<VariablePlace>,
     /// The place in the surface, if the access is one to a surface.
     pub surface: Option<SurfacePlace>,
     /// The number of threads with a violation.
     pub threads: u32,
+}
+
+/// A variable in shared, local or constant memory, or one of the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VariablePlace {
+    /// The name in CUDA C++, without the kernel that declares it; empty if the kernel has several
+    /// variables, and it is not known which of them the access is to.
+    pub name: String,
+    /// The kind of memory: `shared`, `local`, `constant` or `global`.
+    pub memory: &'static str,
+    /// The size in bytes in this launch.
+    pub bytes: u64,
+    /// Whether the launch gives the size: the variable is `extern __shared__` in CUDA C++.
+    pub is_dynamic: bool,
 }
 
 /// The place of an access in a surface.
@@ -133,9 +152,11 @@ impl fmt::Display for Violation {
             surface.fmt(f, self.bytes, argument)?;
         } else if self.kind != ViolationKind::Trap {
             write!(f, " {} bytes at {:#x}", self.bytes, self.address)?;
-            match self.argument {
-                None => f.write_str(", outside of its variable or misaligned")?,
-                Some(argument) => self.place(f, argument)?,
+            match (self.argument, &self.variable) {
+                (Some(argument), _) => self.place(f, argument)?,
+                (None, Some(variable)) => self.place_in(f, variable)?,
+                (None, None) if self.address < NULL_PAGE => self.null_pointer(f)?,
+                (None, None) => f.write_str(", outside of its variable or misaligned")?,
             }
         }
         write!(f, "; PTX line {}", self.ptx_line)?;
@@ -167,10 +188,25 @@ impl SurfacePlace {
 }
 
 impl Violation {
+    /// Whether the address is not a multiple of the size of the access.
+    fn is_misaligned(&self) -> bool {
+        !self.address.is_multiple_of(u64::from(self.bytes.max(1)))
+    }
+
+    fn null_pointer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.address {
+            0 => ", a null pointer",
+            _ => ", near a null pointer",
+        })?;
+        f.write_str(": pass a buffer, or compare the pointer with `nullptr` in the kernel")
+    }
+
     fn place(&self, f: &mut fmt::Formatter<'_>, argument: usize) -> fmt::Result {
         let end = self.offset.saturating_add(self.bytes.into());
         let bytes = i128::from(self.argument_bytes);
-        if self.offset < 0 {
+        if self.offset < 0 && self.address < NULL_PAGE {
+            self.null_pointer(f)
+        } else if self.offset < 0 {
             let before = self.offset.unsigned_abs();
             write!(f, ", {before} bytes before argument {argument}")
         } else if end > bytes {
@@ -180,18 +216,61 @@ impl Violation {
                 self.offset
             )
         } else {
+            write!(f, ", at offset {} of argument {argument}", self.offset)?;
+            match self.kind {
+                ViolationKind::Write | ViolationKind::Atomic if self.is_read_only => f.write_str(
+                    ", which was passed as `&`: pass `&mut` for memory that the kernel writes",
+                ),
+                _ => write!(f, ": the address is not a multiple of {}", self.bytes),
+            }
+        }
+    }
+
+    fn place_in(&self, f: &mut fmt::Formatter<'_>, variable: &VariablePlace) -> fmt::Result {
+        let VariablePlace {
+            name,
+            memory,
+            bytes,
+            is_dynamic,
+        } = variable;
+        write!(f, " of {memory} memory")?;
+        if name.is_empty() {
+            return f.write_str(", outside of its variable or misaligned");
+        }
+        let size = u64::from(self.bytes);
+        if *is_dynamic && *bytes < size.max(1) {
             write!(
                 f,
-                ", at offset {} of argument {argument}: the address is misaligned, or the argument \
-                 was passed as read-only (`&`)",
-                self.offset
+                ", but `{name}` has the size that the launch gives, and this launch gives {bytes} \
+                 bytes of dynamic shared memory: set the size with `LaunchConfig::with_shared_bytes`"
+            )
+        } else if self.is_misaligned() {
+            write!(
+                f,
+                ", in `{name}`: the address is not a multiple of {}",
+                self.bytes
+            )
+        } else if *is_dynamic {
+            write!(
+                f,
+                ", outside of `{name}`, which has the {bytes} bytes of dynamic shared memory that \
+                 the launch gives: raise them with `LaunchConfig::with_shared_bytes`, or correct \
+                 the index"
+            )
+        } else {
+            write!(
+                f,
+                ", outside of `{name}`, which has {bytes} bytes: enlarge it, or correct the index"
             )
         }
     }
 }
 
+/// No memory has an address below this one.
+const NULL_PAGE: u64 = 4096;
+
 /// A kernel or a launch that cannot be made safely.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SafeLaunchError {
     /// The PTX text has a syntax error, as far as this crate knows the language.

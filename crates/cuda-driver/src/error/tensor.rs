@@ -5,7 +5,7 @@ use std::fmt;
 /// The parameters of a tensor map violate a constraint of the hardware, or the map was used with
 /// other memory. In `OutOfRange` and `NotMultiple`, `what` names the quantity,
 /// which is in bytes or in elements.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorMapError {
     /// A value is out of range.

@@ -7,8 +7,8 @@ use cuda_sys::image::Parameter;
 
 use super::Function;
 use super::packing::{UNPACKED, checked_kind};
-use crate::error::{ArgumentError, Error, LaunchConfigError, Result};
-use crate::types::{ArgType, Dim3, LaunchConfig};
+use crate::error::{ArgumentError, Error, LaunchConfigError, Result, list_of};
+use crate::types::{ArgType, Dim3, LaunchConfig, Number};
 
 /// The maximum over all devices. If the limit is lower, or more than 8 are not allowed, the driver
 /// reports it.
@@ -65,9 +65,31 @@ impl Function {
         let same_sizes = self.0.sizes == sizes;
         let kinds = self.0.kinds.iter().zip(types);
         if same_sizes && !kinds.fold(false, |wrong, (kind, ty)| wrong | ty.contradicts(*kind)) {
-            return Ok(());
+            return self.check_pointees(types);
         }
         Err(self.argument_error(parameters, sizes, types))
+    }
+
+    /// Fails if the elements of a buffer are certainly not what the kernel's pointer points to.
+    fn check_pointees(&self, types: &[ArgType]) -> Result<()> {
+        let both = self.0.pointees.iter().zip(types).enumerate();
+        let mut wrong = both.filter_map(|(index, (pointee, ty))| {
+            let pointee = (*pointee)?;
+            ty.contradicts_pointee(pointee)
+                .then_some((index, pointee, *ty))
+        });
+        let Some((index, pointee, ty)) = wrong.next() else {
+            return Ok(());
+        };
+        let parameters = self.0.parameters.as_deref().unwrap_or_default();
+        let name = parameters.get(index).and_then(|it| it.name.clone());
+        Err(Error::Argument(Box::new(ArgumentError::Elements {
+            kernel: self.name().to_owned(),
+            index,
+            name,
+            expected: pointee.name(),
+            given: ty.name().unwrap_or("a buffer"),
+        })))
     }
 
     /// Fails if the kernel does not have `given` parameters, as far as they are known.
@@ -78,11 +100,17 @@ impl Function {
                 Err(Error::Argument(Box::new(ArgumentError::Count {
                     kernel,
                     expected,
+                    parameters: self.parameter_list(parameters),
                     given,
                 })))
             }
             _ => Ok(()),
         }
+    }
+
+    fn parameter_list(&self, parameters: &[Parameter]) -> String {
+        let pointees = self.0.pointees.iter();
+        list_of(parameters, pointees.map(|it| it.map(Number::name)))
     }
 
     #[cold]
@@ -109,6 +137,7 @@ impl Function {
             _ => ArgumentError::Count {
                 kernel,
                 expected,
+                parameters: self.parameter_list(parameters),
                 given,
             },
         }))

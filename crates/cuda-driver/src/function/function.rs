@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU32;
 use cuda_sys::CUfunction;
 use cuda_sys::image::{Parameter, ParameterKind};
 
+use super::pointees::{Pointees, of_mangled};
 use super::{FunctionAttribute, packing, parameters};
 use crate::context::{Context, Limits};
 use crate::driver::{Driver, call};
@@ -49,6 +50,8 @@ pub(super) struct Inner {
     /// The sizes of `parameters`, and the kinds of their types, for comparison with arguments.
     pub(super) sizes: Vec<usize>,
     pub(super) kinds: Vec<ParameterKind>,
+    /// The types that the parameters point to, as far as they are known.
+    pub(super) pointees: Pointees,
     /// The arguments of an earlier launch. A launch with arguments of the same types compares
     /// nothing else.
     pub(super) matching: packing::Matching,
@@ -90,6 +93,7 @@ impl Function {
         Ok(Self(Arc::new(Inner {
             raw: SendPtr(raw),
             launch_name: module.context().launches().name(&name),
+            pointees: of_mangled(&name),
             name,
             parameters,
             sizes,
@@ -102,6 +106,17 @@ impl Function {
             allowed_shared: AtomicU32::new(u32::try_from(allowed).unwrap_or(0)),
             module,
         })))
+    }
+
+    /// Adds the types that the parameters point to, unless the name has told them. The function was
+    /// created just now.
+    pub(super) fn with_pointees(mut self, pointees: &Pointees) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0)
+            && inner.pointees.is_empty()
+        {
+            inner.pointees = pointees.clone();
+        }
+        self
     }
 
     /// Returns the name that the kernel was looked up by.

@@ -42,16 +42,24 @@ impl Module {
             Some(reason) => Error::SafeLaunch(Box::new(reason.clone())),
             None => not_found(error, name, || self.kernel_names()),
         })?;
-        Function::new(self.inner(), raw, name)
+        let function = Function::new(self.inner(), raw, name)?;
+        Ok(match self.pointees(name) {
+            Some(pointees) => function.with_pointees(pointees),
+            None => function,
+        })
     }
 
     /// Returns the names of the kernels, if the image or the driver lists them.
     fn kernel_names(&self) -> Option<Vec<String>> {
-        if let Some(signatures) = self.inner().signatures() {
-            return Some(names_of(signatures));
-        }
-        let functions = self.functions().ok()?;
-        Some(functions.iter().map(|it| it.name().to_owned()).collect())
+        let names = match self.inner().signatures() {
+            Some(signatures) => names_of(signatures),
+            None => {
+                let functions = self.functions().ok()?;
+                functions.iter().map(|it| it.name().to_owned()).collect()
+            }
+        };
+        let shown = names.into_iter().map(|name| self.expression_of(name));
+        Some(shown.collect())
     }
 
     /// `cuModuleEnumerateFunctions()`, `cuFuncLoad()`—Loads and returns all kernels of the module,

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_sys::image::{Parameter, ParameterKind};
 
-use crate::types::ArgType;
+use crate::types::{ArgType, Number};
 
 /// The result of [`pack`] for arguments that do not fit in one word.
 pub(crate) const UNPACKED: u128 = u128::MAX;
 
 /// Packs the sizes of arguments, and whether they are integers or floats, into one word, so that
-/// they can be compared at once. Up to 16 arguments fit, each of 1 to 250 bytes.
+/// they can be compared at once. Up to 16 arguments fit, each of 1 to 244 bytes.
 pub(crate) const fn pack(sizes: &[usize], types: &[ArgType]) -> u128 {
     let (mut packed, mut at) = (0, 0);
     while at < sizes.len() && at < types.len() {
@@ -40,17 +40,23 @@ const fn pack_next(packed: u128, at: usize, size: usize, ty: ArgType) -> u128 {
     packed | ((code as u128) << (8 * at))
 }
 
+/// The size of the largest argument that is packed.
+const LARGEST: u8 = 250 - Number::MAX_CLASS;
+const LARGEST_SIZE: usize = LARGEST as usize;
+
 /// Returns the byte that describes the size and the type of an argument in the result of [`pack`].
 #[inline(always)]
 pub(crate) const fn code(size: usize, ty: ArgType) -> u8 {
-    // The code is the size, except for the types that may contradict the kind of a parameter. No
-    // packed argument has the code 255, so no result of `pack` is `UNPACKED`.
+    // The code is the size, except for the types that may contradict the kind of a parameter, and
+    // for buffers whose elements may contradict the type of a pointer. No packed argument has the
+    // code 255, so no result of `pack` is `UNPACKED`.
     match size {
+        8 if ty.element_class() > 0 => LARGEST + ty.element_class(),
         4 if ty.is_integer() => 251,
         4 if ty.is_float() => 252,
         8 if ty.is_integer() => 253,
         8 if ty.is_float() => 254,
-        1..=250 => size as u8,
+        1..=LARGEST_SIZE => size as u8,
         _ => NO_CODE,
     }
 }

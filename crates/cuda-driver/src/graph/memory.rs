@@ -365,7 +365,7 @@ impl Device {
 unsafe impl<T: DeviceRepr> KernelArg for &GraphAllocation<T> {
     type Value = CUdeviceptr;
 
-    const ARG_TYPE: ArgType = ArgType::Address;
+    const ARG_TYPE: ArgType = ArgType::address_of(T::ARG_TYPE);
 
     #[inline]
     fn value(&self) -> CUdeviceptr {
@@ -383,7 +383,7 @@ unsafe impl<T: DeviceRepr> KernelArg for &GraphAllocation<T> {
 unsafe impl<T: DeviceRepr> KernelArg for &mut GraphAllocation<T> {
     type Value = CUdeviceptr;
 
-    const ARG_TYPE: ArgType = ArgType::Address;
+    const ARG_TYPE: ArgType = ArgType::address_of(T::ARG_TYPE);
 
     #[inline]
     fn value(&self) -> CUdeviceptr {

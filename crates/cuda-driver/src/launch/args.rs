@@ -160,7 +160,8 @@ macro_rules! tracked_arg {
             unsafe impl<$($lifetime,)? T: DeviceRepr> $crate::launch::KernelArg for $ty {
                 type Value = ::cuda_sys::CUdeviceptr;
 
-                const ARG_TYPE: $crate::types::ArgType = $crate::types::ArgType::Address;
+                const ARG_TYPE: $crate::types::ArgType =
+                    $crate::types::ArgType::address_of(T::ARG_TYPE);
 
                 #[inline]
                 fn value(&self) -> ::cuda_sys::CUdeviceptr {
@@ -212,7 +213,7 @@ tracked_arg! {
 unsafe impl<T: DeviceRepr> KernelArg for &SharedSlice<T> {
     type Value = CUdeviceptr;
 
-    const ARG_TYPE: ArgType = ArgType::Address;
+    const ARG_TYPE: ArgType = ArgType::address_of(T::ARG_TYPE);
 
     #[inline]
     fn value(&self) -> CUdeviceptr {
@@ -246,7 +247,7 @@ macro_rules! peer_arg {
             unsafe impl<'a, T: DeviceRepr> KernelArg for $ty<'a, T> {
                 type Value = CUdeviceptr;
 
-                const ARG_TYPE: ArgType = ArgType::Address;
+                const ARG_TYPE: ArgType = ArgType::address_of(T::ARG_TYPE);
 
                 #[inline]
                 fn value(&self) -> CUdeviceptr {

@@ -125,7 +125,7 @@ macro_rules! view_parameter {
         unsafe impl<T: DeviceRepr> KernelParam for $parameter<T> {
             const SIZE: usize = size_of::<cuda_sys::CUdeviceptr>();
 
-            const ARG_TYPE: ArgType = ArgType::Address;
+            const ARG_TYPE: ArgType = ArgType::address_of(T::ARG_TYPE);
         }
 
         $(

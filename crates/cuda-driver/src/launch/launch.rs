@@ -190,12 +190,13 @@ impl Stream {
             })?,
             Some(attributes) => {
                 function.check_cluster(config, attributes.cluster_blocks())?;
-                let attributes = attributes.for_launch(self.context())?;
-                args.with_values(function.layout(), |values| {
+                let raw = attributes.for_launch(self.context())?;
+                let queued = args.with_values(function.layout(), |values| {
                     // SAFETY: the caller upholds the contract; `with_values` makes `values` from
                     // `args`.
-                    unsafe { self.call_launch_ex(function, config, attributes, values) }
-                })?;
+                    unsafe { self.call_launch_ex(function, config, raw, values) }
+                });
+                queued.map_err(|error| function.limit_error(self, error, config, attributes))?;
             }
         }
         self.state().launches().record(function.launch_name());

@@ -147,7 +147,7 @@ impl<'a> ArgList<'a> {
         for (value, ty) in slice
             .value()
             .into_iter()
-            .zip([ArgType::Address, ArgType::U64])
+            .zip([ArgType::address_of(T::ARG_TYPE), ArgType::U64])
         {
             let to = self.add_value(size_of::<u64>(), align_of::<u64>(), ty);
             // SAFETY: there must be aligned room for the value ← `add_value` returns it.

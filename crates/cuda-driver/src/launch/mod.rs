@@ -16,6 +16,7 @@ mod elements;
 mod foreign;
 mod in_flight;
 mod kernel;
+mod limits;
 mod list;
 mod occupancy;
 mod prepared;
@@ -31,7 +32,7 @@ mod using;
 // Types of other modules that belong to this chapter of the API.
 pub use crate::types::{
     AccessProperty, ArgType, ClusterScheduling, Dim3, LaunchConfig, LaunchesInFlight,
-    MemSyncDomain, PortableClusterMode, SharedMemoryMode,
+    MemSyncDomain, Number, PortableClusterMode, SharedMemoryMode,
 };
 
 pub use args::{KernelArg, KernelArgs};

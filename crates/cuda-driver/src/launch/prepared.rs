@@ -101,10 +101,10 @@ impl ParamType {
         Self::address::<T>(ParamAccess::Writes)
     }
 
-    fn address<T>(access: ParamAccess) -> Self {
+    fn address<T: DeviceRepr>(access: ParamAccess) -> Self {
         Self {
             size: size_of::<cuda_sys::CUdeviceptr>(),
-            ty: ArgType::Address,
+            ty: ArgType::address_of(T::ARG_TYPE),
             access,
             name: std::any::type_name::<T>(),
         }
@@ -113,7 +113,8 @@ impl ParamType {
     /// Returns whether the parameter accepts the argument. The types of elements are not compared.
     #[inline]
     fn accepts<A: KernelArg>(&self, arg: &A) -> bool {
-        let is_same = size_of::<A::Value>() == self.size && A::ARG_TYPE == self.ty;
+        let is_same = size_of::<A::Value>() == self.size
+            && const { A::ARG_TYPE.without_elements() } == self.ty.without_elements();
         let writes = || arg.tracked().is_some_and(|it| it.access.is_write());
         is_same && (self.access != ParamAccess::Writes || writes())
     }
@@ -209,6 +210,10 @@ impl PreparedKernel {
         Error::Argument(Box::new(ArgumentError::Count {
             kernel: self.function.name().to_owned(),
             expected: self.signature.len(),
+            parameters: {
+                let types: Vec<String> = self.signature.iter().map(ToString::to_string).collect();
+                format!("({})", types.join(", "))
+            },
             given,
         }))
     }

@@ -18,7 +18,7 @@ macro_rules! thread_arg {
             unsafe impl<T: DeviceRepr> KernelArg for $ty {
                 type Value = CUdeviceptr;
 
-                const ARG_TYPE: ArgType = ArgType::Address;
+                const ARG_TYPE: ArgType = ArgType::address_of(T::ARG_TYPE);
 
                 #[inline]
                 fn value(&self) -> CUdeviceptr {

@@ -22,6 +22,7 @@ use cuda_sys::{CUmod_st, CUmodule};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{JitError, Result, SafeLaunchError};
+use crate::function::Pointees;
 use crate::handle::{Handle, SendPtr};
 use crate::types::JitLog;
 pub(crate) use code::{ModuleInner, Shared, find_signature};
@@ -62,6 +63,8 @@ pub struct Module {
     inner: Arc<ModuleInner>,
     /// The name expressions with which the image was compiled, and their names in the image.
     names: Option<Arc<[(String, String)]>>,
+    /// The types that the parameters of kernels point to, as the source states them.
+    pointees: Option<Arc<HashMap<String, Pointees>>>,
     /// The kernels that are not in the image, because they cannot be launched safely.
     left_out: Option<Arc<HashMap<String, SafeLaunchError>>>,
 }
@@ -186,6 +189,7 @@ impl Module {
             raw,
             inner,
             names: None,
+            pointees: None,
             left_out: None,
         })
     }
@@ -259,6 +263,7 @@ impl Module {
             raw,
             inner,
             names: None,
+            pointees: None,
             left_out: None,
         }
     }
@@ -278,11 +283,34 @@ impl Module {
         self
     }
 
+    /// Adds the types that the parameters of kernels point to, as the source states them.
+    #[cfg(feature = "nvrtc")]
+    pub(crate) fn with_pointees(mut self, pointees: HashMap<String, Pointees>) -> Self {
+        self.pointees = (!pointees.is_empty()).then(|| Arc::new(pointees));
+        self
+    }
+
+    /// Returns the types that the parameters of a kernel point to, if the source states them.
+    pub(crate) fn pointees(&self, name: &str) -> Option<&Pointees> {
+        self.pointees.as_ref()?.get(name)
+    }
+
     /// Returns the name in the image of a name expression; any other name is returned unchanged.
     pub(crate) fn name_in_image<'a>(&'a self, name: &'a str) -> &'a str {
         let names = self.names.iter().flat_map(|names| names.iter());
-        let mut names = names.filter(|(expression, _)| expression == name);
+        // A variable is named by its address, as in `&n::c`.
+        let mut names = names.filter(|(expression, _)| {
+            expression == name || expression.strip_prefix('&').map(str::trim_start) == Some(name)
+        });
         names.next().map_or(name, |(_, lowered)| lowered.as_str())
+    }
+
+    /// Returns the name expression with which a name in the image was asked for, or else the name.
+    pub(crate) fn expression_of(&self, name: String) -> String {
+        let names = self.names.iter().flat_map(|names| names.iter());
+        let mut found = names.filter(|(_, lowered)| *lowered == name);
+        let found = found.next().map(|(expression, _)| expression.clone());
+        found.unwrap_or(name)
     }
 
     /// Returns the reason for which a kernel is not in the image.

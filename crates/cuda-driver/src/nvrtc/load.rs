@@ -1,12 +1,16 @@
 //! Compiles a program and loads it as a module in one call, directly or through a disk cache.
 
+use std::collections::HashMap;
+
 use cuda_nvrtc::{Arch, Cache, Compiled, Cubin, Options, Output, Program, Ptx};
 use cuda_sys::image::newest_ptx;
 
 use super::error::CompileError;
+use super::pointees;
 use crate::context::Context;
 use crate::driver::event;
 use crate::error::Status;
+use crate::function::Pointees;
 use crate::module::Module;
 use crate::safe::SafeModule;
 
@@ -108,14 +112,23 @@ impl<'a> Job<'a> {
                 self.context.driver().note_no_machine_code();
                 self.load_ptx(self.context.device().virtual_arch()?)
             }
-            module => Ok(module?.with_names(&cubin.lowered_names)),
+            module => Ok(self.named(module?, &cubin.lowered_names)),
         }
     }
 
     fn load_ptx(&self, arch: Arch) -> Result<Module, CompileError> {
         let ptx: Compiled<Ptx> = self.compile(&self.options.clone().arch(arch))?;
         let module = Module::load(self.context, &ptx.image)?;
-        Ok(module.with_names(&ptx.lowered_names))
+        Ok(self.named(module, &ptx.lowered_names))
+    }
+
+    /// Adds what only the source knows.
+    fn named(&self, module: Module, names: &[(String, String)]) -> Module {
+        module.with_names(names).with_pointees(self.pointees())
+    }
+
+    fn pointees(&self) -> HashMap<String, Pointees> {
+        pointees::of_source(self.program.source())
     }
 
     /// Compiles the program to PTX, and loads the PTX with the lines of the source.
@@ -142,7 +155,8 @@ impl<'a> Job<'a> {
                 .and_then(|older| SafeModule::load(context, &older).ok())
                 .ok_or(error)
         })?;
-        Ok(module.with_names(&ptx.lowered_names))
+        let module = module.with_names(&ptx.lowered_names);
+        Ok(module.with_pointees(self.pointees()))
     }
 
     /// Returns the newest virtual architecture that both NVRTC and the device support, if `error`

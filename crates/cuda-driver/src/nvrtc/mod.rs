@@ -9,6 +9,7 @@ mod arch;
 mod choice;
 mod error;
 mod load;
+mod pointees;
 mod remembered;
 mod safe;
 mod tune;

@@ -5,6 +5,7 @@
 //! the kernel: the caller's closure defines what a candidate means for the grid and the arguments,
 //! and the caller checks that the results are right.
 
+use std::fmt;
 use std::time::Duration;
 
 use cuda_nvrtc::{Cache, Options, Program};
@@ -52,11 +53,13 @@ pub struct Tuner<'a> {
 }
 
 /// The reason why tuning returned no result.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` prints the same text as `Display`, because `main` and `unwrap` show `Debug`.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TuneError {
     /// No candidate ran.
-    #[error("no candidate ran:\n{0}")]
+    #[error("no candidate ran:\n{table}\n{failure}", table = .0, failure = first_failure(.0))]
     NothingRan(Tuning),
     /// The device was lost because of a fault in the kernel of a candidate.
     #[error("{candidate}: {source}")]
@@ -69,6 +72,22 @@ pub enum TuneError {
     /// A failure that is independent of the candidates.
     #[error(transparent)]
     Driver(#[from] Error),
+}
+
+impl fmt::Debug for TuneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Returns the whole text of the first failure. The table has its first line.
+fn first_failure(tuning: &Tuning) -> &str {
+    let mut outcomes = tuning.trials().iter().map(|trial| &trial.outcome);
+    let failure = outcomes.find_map(|outcome| match outcome {
+        Outcome::Failed(reason) => Some(reason.as_str()),
+        Outcome::Ran { .. } => None,
+    });
+    failure.unwrap_or_default()
 }
 
 impl<'a> Tuner<'a> {

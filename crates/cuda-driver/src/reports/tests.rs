@@ -47,6 +47,8 @@ impl Report for Launch {
             argument: None,
             argument_bytes: 0,
             offset: 0,
+            is_read_only: false,
+            variable: None,
             surface: None,
             threads: 1,
         };

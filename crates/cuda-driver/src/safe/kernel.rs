@@ -22,7 +22,8 @@ use super::variant::Variants;
 use crate::context::Context;
 use crate::error::{Error, Result, SafeLaunchError};
 use crate::function::Function;
-
+#[cfg(feature = "nvrtc")]
+use crate::function::Pointees;
 use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
 use crate::module::{Image, JitOptions, Module, Printed, ptx_of};
@@ -246,6 +247,13 @@ impl SafeModule {
     #[cfg(feature = "nvrtc")]
     pub(crate) fn with_names(mut self, names: &[(String, String)]) -> Self {
         self.module = self.module.with_names(names);
+        self
+    }
+
+    /// Adds the types that the parameters of kernels point to, as the source states them.
+    #[cfg(feature = "nvrtc")]
+    pub(crate) fn with_pointees(mut self, pointees: HashMap<String, Pointees>) -> Self {
+        self.module = self.module.with_pointees(pointees);
         self
     }
 
@@ -484,11 +492,7 @@ impl fmt::Debug for SafeModule {
 
 impl fmt::Debug for SafeKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "SafeKernel({}, {:?})",
-            self.function.name(),
-            self.unproven
-        )
+        let (name, unproven) = (self.function.name(), self.unproven);
+        write!(f, "SafeKernel({name}, {unproven:?})")
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! A launch on a stream has one record. A replay of a graph has one for each checked node.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 
+use cuda_ptx::Space;
 use cuda_ptx::analysis::{AccessKind, Contract, Root};
 use cuda_ptx::instrument::{RECORD_WORDS, Record, Site};
 use smallvec::SmallVec;
@@ -13,7 +16,7 @@ use super::plan::Plan;
 use super::variant::Variant;
 use crate::deferred::must_not_wait;
 use crate::driver::call;
-use crate::error::{DriverError, Result, SurfacePlace, Violation, ViolationKind};
+use crate::error::{DriverError, Result, SurfacePlace, VariablePlace, Violation, ViolationKind};
 use crate::fence::Fence;
 use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
@@ -210,7 +213,7 @@ impl Origin {
             Some(_) => ViolationKind::Write,
         };
         let is_global = access.is_some_and(|access| {
-            matches!(access.space, None | Some(cuda_ptx::Space::Global)) && !access.is_object
+            matches!(access.space, None | Some(Space::Global)) && !access.is_object
         });
         let root = site.and_then(|site| site.root.as_ref());
         let memory = match (is_global, root) {
@@ -244,6 +247,11 @@ impl Origin {
         };
         let location = access.and_then(|access| access.location);
         let source = location.and_then(|at| contract.source(at));
+        let source = source.map(existing_source);
+        let variable = match (is_global, surface) {
+            (false, None) => access.and_then(|access| variable(contract, root, access.space)),
+            _ => None,
+        };
         Violation {
             kernel: contract.kernel.clone(),
             kind,
@@ -265,8 +273,78 @@ impl Origin {
             offset: memory.map_or(0, |memory| {
                 i128::from(record.address) - i128::from(memory.address)
             }),
+            is_read_only: memory.is_some_and(|memory| !memory.is_writable),
+            variable,
             threads: record.threads,
         }
+    }
+}
+
+/// Returns the variable that an access is to: that of its root, or the only one in its memory.
+fn variable(
+    contract: &Contract,
+    root: Option<&Root>,
+    space: Option<Space>,
+) -> Option<VariablePlace> {
+    let named = match root {
+        Some(Root::Variable(name)) => contract.sizes.iter().find(|it| it.name == *name),
+        _ => None,
+    };
+    let mut all = contract.sizes.iter().filter(|it| Some(it.space) == space);
+    let only = || {
+        let first = all.next()?;
+        all.next().is_none().then_some(first)
+    };
+    let found = named.or_else(only);
+    let name = found.map_or("", |it| plain_variable(&it.name));
+    Some(VariablePlace {
+        name: name.to_owned(),
+        memory: match found.map_or(space?, |it| it.space) {
+            Space::Shared => "shared",
+            Space::Local => "local",
+            Space::Const => "constant",
+            _ => "global",
+        },
+        bytes: found.map_or(0, |it| it.bytes),
+        is_dynamic: found.is_some_and(|it| it.is_dynamic),
+    })
+}
+
+/// Returns the name in CUDA C++ of a variable: `tile` of `_ZZ5scalePfE4tile`, which is declared in
+/// a function, and of `_ZN4math4tileE`.
+fn plain_variable(mangled: &str) -> &str {
+    let Some(rest) = mangled.strip_prefix("_Z") else {
+        return mangled;
+    };
+    let rest = rest.strip_suffix('E').unwrap_or(rest);
+    // The name is the shortest end that begins with its own length.
+    let starts = rest.char_indices().rev();
+    let mut names = starts.filter_map(|(at, _)| {
+        let length: usize = {
+            let digits = rest[..at].trim_end_matches(|c: char| c.is_ascii_digit());
+            rest[digits.len()..at].parse().ok()?
+        };
+        let name = &rest[at..];
+        (name.len() == length && !name.starts_with(|c: char| c.is_ascii_digit())).then_some(name)
+    });
+    names.next().unwrap_or(mangled)
+}
+
+/// Returns the place in a source file, as in `file.cu:12`. The compiler puts the current folder
+/// before the name of a source that was in memory; there is no such file.
+fn existing_source(place: String) -> String {
+    let Some((file, line)) = place.rsplit_once(':') else {
+        return place;
+    };
+    let path = Path::new(file);
+    if path.is_file() {
+        return place;
+    }
+    match path.file_name().and_then(OsStr::to_str) {
+        // The name that NVRTC gives to a source without a name.
+        Some("default_program") => format!("line {line} of the source"),
+        Some(name) => format!("{name}:{line}"),
+        None => place,
     }
 }
 

@@ -9,7 +9,7 @@ mod launch_config;
 pub(crate) mod node;
 mod work;
 
-pub use arg_type::ArgType;
+pub use arg_type::{ArgType, Number};
 pub(crate) use enums::raw;
 pub use enums::{
     AccessProperty, ClusterScheduling, MemSyncDomain, PortableClusterMode, SharedMemoryMode,

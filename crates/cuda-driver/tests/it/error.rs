@@ -124,3 +124,22 @@ fn next_synchronize_reports_sticky_fault_and_drops_none() {
     assert_eq!(again.status(), Status::CUDA_ERROR_ILLEGAL_ADDRESS);
     drop((buffer, mix, stream));
 }
+
+/// `main` and `unwrap` print `Debug`.
+#[test]
+fn errors_within_errors_print_their_text() {
+    let Err(Error::LaunchConfig(config)) = LaunchConfig::for_num_elems(-1) else {
+        panic!("a negative number of elements was accepted")
+    };
+    assert_eq!(format!("{config:?}"), config.to_string());
+    let fixture = software(Builder::new());
+    let mix = fixture.kernel(MIX, "mix");
+    let Err(Error::Argument(argument)) = mix.typed::<(Writes<u32>,)>() else {
+        panic!("a signature of another length was accepted")
+    };
+    assert_eq!(format!("{argument:?}"), argument.to_string());
+    assert!(
+        argument.to_string().contains("int or unsigned"),
+        "{argument}"
+    );
+}

@@ -10,7 +10,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::{Error, Version};
 use cuda_sim::Builder;
 
-use crate::support::{COPY, MIX, everywhere, older, skip, software};
+use crate::support::{COPY, COPY_LIST, MIX, everywhere, older, skip, software};
 
 /// Sets `out[block] = block + 1` through the last word of `bytes` bytes of dynamic shared memory.
 const SHARED_TAIL: &str = include_str!("kernels/shared_tail.ptx");
@@ -97,6 +97,7 @@ fn a_signature_is_compared_when_the_kernel_is_typed() {
     let wrong_count = ArgumentError::Count {
         kernel: kernel(),
         expected: 3,
+        parameters: COPY_LIST.to_owned(),
         given: 2,
     };
     assert_eq!(count, Error::Argument(Box::new(wrong_count)));

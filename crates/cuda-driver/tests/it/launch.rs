@@ -4,7 +4,7 @@ use cuda_driver::error::{ArgumentError, Error};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{COPY, MIX, everywhere, software};
+use crate::support::{COPY, COPY_LIST, MIX, everywhere, software};
 
 /// Computes `x[i] = 2 * x[i] + y[i]` on the host.
 fn mixed(x: &[u32], y: &[u32]) -> Vec<u32> {
@@ -90,6 +90,7 @@ fn wrong_arguments_are_refused_before_the_launch() {
         let count = |given| ArgumentError::Count {
             kernel: kernel(),
             expected: 3,
+            parameters: COPY_LIST.to_owned(),
             given,
         };
         assert_eq!(few, Error::Argument(Box::new(count(2))));

@@ -240,7 +240,10 @@ fn if_every_candidate_fails_the_error_lists_them() {
                     (None, 0, false)
                 );
                 assert_eq!(tuning.to_string().lines().count(), lines, "{tuning}");
-                let text = TuneError::NothingRan(tuning).to_string();
+                let error = TuneError::NothingRan(tuning);
+                let text = error.to_string();
+                // `main` prints `Debug`.
+                assert_eq!(format!("{error:?}"), text);
                 assert!(
                     text.contains("no candidate ran") && text.contains(reason),
                     "{text}"

@@ -11,7 +11,7 @@ use cuda_driver::memory::PinnedFlags;
 use cuda_driver::prelude::*;
 use cuda_sys::{CUDA_MEMCPY2D, CUmemorytype};
 
-use crate::support::{COPY, assert_all, everywhere, filled, late_devices, new_stream};
+use crate::support::{COPY, COPY_LIST, assert_all, everywhere, filled, late_devices, new_stream};
 
 /// Kernels that double the elements of slices.
 const SLICES: &str = include_str!("kernels/rust_slices.ptx");
@@ -75,6 +75,7 @@ fn a_raw_launch_with_missing_arguments_is_an_error() {
         let expected = ArgumentError::Count {
             kernel: "copy".to_owned(),
             expected: 3,
+            parameters: COPY_LIST.to_owned(),
             given: 2,
         };
         assert_eq!(error, Error::Argument(Box::new(expected)));

@@ -224,6 +224,7 @@ fn mismatches(
     let count = |given| ArgumentError::Count {
         kernel: name(),
         expected,
+        parameters: String::new(),
         given,
     };
     let mut found = Vec::new();
@@ -295,7 +296,13 @@ fn check(fixture: &Fixture, nvrtc: &Nvrtc, seed: u64, count: usize) -> usize {
             }
             let before = launches();
             for (args, want) in mismatches(&mut rng, kernel, parameters) {
-                let error = launch(&stream, &function, &args, &mut out, &words).unwrap_err();
+                let mut error = launch(&stream, &function, &args, &mut out, &words).unwrap_err();
+                if let Error::Argument(error) = &mut error
+                    && let ArgumentError::Count { parameters, .. } = &mut **error
+                {
+                    assert!(parameters.starts_with('('), "{what}: {parameters}");
+                    parameters.clear();
+                }
                 assert_eq!(error, Error::Argument(Box::new(want)), "{what}");
                 refused += 1;
             }

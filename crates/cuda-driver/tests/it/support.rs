@@ -18,6 +18,9 @@ pub(crate) use test_needs::{skip, skipped};
 pub(crate) const MIX: &str = include_str!("kernels/mix.ptx");
 /// A kernel that copies `n` words: `out[i] = in[i]`.
 pub(crate) const COPY: &str = include_str!("kernels/copy.ptx");
+/// The parameters of that kernel, as messages list them.
+pub(crate) const COPY_LIST: &str =
+    "(in: a pointer or a 64-bit integer, out: a pointer or a 64-bit integer, n: int or unsigned)";
 
 /// A context on a fresh device, with the name of its driver.
 pub(crate) struct Fixture {

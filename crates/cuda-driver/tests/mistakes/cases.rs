@@ -4,13 +4,16 @@ use std::fmt::Display;
 use std::fmt::Write as _;
 
 use cuda_driver::event::EventFlags;
+use cuda_driver::graph::EagerCapture;
 use cuda_driver::jit::JitOptions;
 use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
 use cuda_driver::{Library, Result};
 use cuda_sim::{Builder, Schedule, Simulator};
 
-const MIX: &str = include_str!("../it/kernels/mix.ptx");
+use crate::{images, safe};
+
+pub(crate) const MIX: &str = include_str!("../it/kernels/mix.ptx");
 const COPY: &str = include_str!("../it/kernels/copy.ptx");
 /// A kernel as nvcc declares it: `scale(float *x, float factor, double offset, unsigned n)`.
 const SCALE: &str = "
@@ -25,10 +28,10 @@ const SCALE: &str = "
     ) { ret; }";
 const VARIABLES: &str = include_str!("../it/kernels/variables.ptx");
 
-type Texts = Vec<(&'static str, String)>;
+pub(crate) type Texts = Vec<(&'static str, String)>;
 
 /// Returns the text of the error.
-fn text<T, E: Display>(result: std::result::Result<T, E>) -> String {
+pub(crate) fn text<T, E: Display>(result: std::result::Result<T, E>) -> String {
     match result {
         Ok(_) => "no error".to_owned(),
         Err(error) => error.to_string(),
@@ -36,14 +39,14 @@ fn text<T, E: Display>(result: std::result::Result<T, E>) -> String {
 }
 
 /// A software device with a stream. The simulator lives as long as the device is used.
-struct Fixture {
-    driver: Driver,
-    context: Context,
-    stream: Stream,
-    simulator: Simulator,
+pub(crate) struct Fixture {
+    pub(crate) driver: Driver,
+    pub(crate) context: Context,
+    pub(crate) stream: Stream,
+    pub(crate) simulator: Simulator,
 }
 
-fn fixture(builder: Builder) -> Fixture {
+pub(crate) fn fixture(builder: Builder) -> Fixture {
     let simulator = builder.build().unwrap();
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
     let context = driver.device(0).unwrap().primary_context().unwrap();
@@ -56,7 +59,7 @@ fn fixture(builder: Builder) -> Fixture {
     }
 }
 
-fn module(context: &Context, ptx: &str) -> Module {
+pub(crate) fn module(context: &Context, ptx: &str) -> Module {
     Module::load(context, &Ptx::new(ptx).unwrap()).unwrap()
 }
 
@@ -65,12 +68,14 @@ pub(crate) fn all() -> Texts {
         arguments(),
         configurations(),
         lookups(),
-        images(),
+        images::images(),
         memory(),
         contexts(),
         order(),
         kernels(),
         graphs(),
+        safe::all(),
+        limits(),
     ]
     .concat()
 }
@@ -215,43 +220,6 @@ fn lookups() -> Texts {
     ]
 }
 
-fn images() -> Texts {
-    let fixture = fixture(Builder::new().version(12080));
-    let context = &fixture.context;
-    let load = |ptx: &str| text(Module::load(context, &Ptx::new(ptx).unwrap()));
-    let file = |path: &str| {
-        // SAFETY: neither file is an image.
-        text(unsafe { Module::load_file(context, path, &JitOptions::new()) })
-    };
-    let nul = || Ok::<_, cuda_driver::Error>(Ptx::new(".version 7.0\0")?);
-    vec![
-        ("NUL in PTX", text(nul())),
-        ("not PTX", load("int main() { return 0; }")),
-        (
-            "PTX that is too new",
-            load(&MIX.replace(".version 7.0", ".version 9.9")),
-        ),
-        (
-            "UTF-16 as PTX",
-            text(Module::load_text(context, b".\0v\0e\0r\0s\0i\0o\0n\0")),
-        ),
-        (
-            "compressed PTX",
-            text(Module::load_text(context, b"\x1f\x8b\x08\x00")),
-        ),
-        (
-            "fat binary as PTX",
-            text(Module::load_text(context, b"\x50\xed\x55\xba\x01\x00")),
-        ),
-        (
-            "PTX that crashes the compiler",
-            load(&MIX.replace(".entry mix(", ".entry %laneid(")),
-        ),
-        ("missing file", file("no/such/file.ptx")),
-        ("file without an image", file("Cargo.toml")),
-    ]
-}
-
 fn memory() -> Texts {
     let fixture = fixture(Builder::new().memory(64 << 20));
     let stream = &fixture.stream;
@@ -315,6 +283,10 @@ fn contexts() -> Texts {
             // SAFETY: the launch fails: the kernel belongs to another context.
             text(unsafe { theirs.launch(&copy, config, (&x, &mut y, 4_u32)) }),
         ),
+        (
+            "copy from another device",
+            text(x.as_mut_slice().copy_from(y.as_slice())),
+        ),
         ("event of another device", text(event.record(ours))),
         (
             "graph and memory of another device",
@@ -344,6 +316,21 @@ fn order() -> Texts {
     ));
     let waiting: Result<Graph> = Graph::capture(context, |_| context.synchronize());
     texts.push(("wait during a capture", text(waiting)));
+    let mut x = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
+    let empty = Graph::capture(context, |_| x.fill(7));
+    texts.push(("call on a stream in a capture", text(empty)));
+    let other = context.default_stream().unwrap();
+    let empty = Graph::capture_eager(&other, |_| x.fill(7));
+    texts.push(("eager capture of another stream", text(empty)));
+    std::mem::forget(EagerCapture::begin(&other).unwrap());
+    texts.push((
+        "wait for a stream with a forgotten capture",
+        text(other.synchronize()),
+    ));
+    texts.push((
+        "capture of a stream with a forgotten capture",
+        text(EagerCapture::begin(&other)),
+    ));
     let mix = module(context, MIX).function("mix").unwrap();
     // SAFETY: none: the addresses are invalid, which is the point. The device is software.
     unsafe { stream.launch(&mix, LaunchConfig::new(1, 1), (64_u64, 128_u64, 1_u32)) }.unwrap();
@@ -391,7 +378,31 @@ fn kernels() -> Texts {
     // SAFETY: the kernel accesses nothing.
     unsafe { stream.launch(&k, config, (&mut x,)) }.unwrap();
     texts.push(("endless kernel", with_reports(text(stream.synchronize()))));
+    texts.extend(skipped_barrier());
     texts
+}
+
+/// A barrier that half a block skips, on a software device without further checks.
+fn skipped_barrier() -> Texts {
+    let fixture = fixture(Builder::new());
+    let ptx = ".version 7.0\n.target sm_70\n.address_size 64\n\
+               .visible .entry k(.param .u64 x) {\n.reg .pred %p;\n.reg .u32 %t;\n.reg .u64 %x;\n\
+               ld.param.u64 %x, [x];\nmov.u32 %t, %tid.x;\nsetp.lt.u32 %p, %t, 32;\n\
+               @!%p bra on;\nbar.sync 0;\non:\nst.global.u32 [%x], 1;\nret; }";
+    let k = module(&fixture.context, ptx).function("k").unwrap();
+    let mut x = DeviceBuffer::<u32>::zeroed(&fixture.stream, 4).unwrap();
+    // SAFETY: the kernel writes the first word of `x`.
+    unsafe {
+        fixture
+            .stream
+            .launch(&k, LaunchConfig::new(1, 64), (&mut x,))
+    }
+    .unwrap();
+    let mut text = text(fixture.stream.synchronize());
+    for report in fixture.simulator.take_reports() {
+        write!(text, "\n{report}").unwrap();
+    }
+    vec![("barrier that half a block skips", text)]
 }
 
 fn graphs() -> Texts {
@@ -410,4 +421,45 @@ fn graphs() -> Texts {
             text(graph.add_empty(&[foreign.edge()])),
         ),
     ]
+}
+
+/// Launches whose number of blocks only the driver can refuse, and contexts that other code resets.
+fn limits() -> Texts {
+    let first = fixture(Builder::new().version(12_080));
+    let stream = &first.stream;
+    let mix = module(&first.context, MIX).function("mix").unwrap();
+    let mut x = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
+    let y = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
+    let mut launch = |config, attributes: &LaunchAttributes<'_>| {
+        // SAFETY: no launch of this function succeeds: the device does not allow them.
+        text(unsafe { stream.launch_with(&mix, config, attributes, (&mut x, &y, 4_u32)) })
+    };
+    let cluster = LaunchAttributes::new().cluster(16);
+    let cooperative = LaunchAttributes::new().cooperative();
+    let mut texts = vec![
+        (
+            "cluster without the attribute for it",
+            launch(LaunchConfig::new(64, 32), &cluster),
+        ),
+        (
+            "cooperative launch of too many blocks",
+            launch(LaunchConfig::new(1 << 20, 1024), &cooperative),
+        ),
+    ];
+    let fixture = fixture(Builder::new());
+    let buffer = DeviceBuffer::<u32>::zeroed(&fixture.stream, 4).unwrap();
+    let device = fixture.context.device().as_raw();
+    // SAFETY: other code resets the context, which is the mistake. Its objects are not used by the
+    // host.
+    let status = unsafe {
+        fixture
+            .driver
+            .library()
+            .table()
+            .cuDevicePrimaryCtxReset_v2(device)
+    };
+    assert!(status.is_success());
+    texts.push(("reset context", text(fixture.stream.synchronize())));
+    texts.push(("call after a reset", text(buffer.to_vec())));
+    texts
 }

@@ -26,6 +26,10 @@
 //! an `Option`, 17 arguments.
 
 mod cases;
+mod images;
+mod safe;
+#[cfg(feature = "nvrtc")]
+mod source;
 #[cfg(all(feature = "nvrtc", target_os = "linux"))]
 mod without_nvrtc;
 
@@ -54,11 +58,43 @@ fn parse(file: &str) -> BTreeMap<String, String> {
 /// The name of the text for a machine without NVRTC.
 const NO_NVRTC: &str = "no NVRTC";
 
+/// The name of the text for a machine without a driver.
+const NO_DRIVER: &str = "no driver";
+
 /// Returns the text of the error without NVRTC, if this machine can show it.
 fn no_nvrtc() -> Option<String> {
     #[cfg(all(feature = "nvrtc", target_os = "linux"))]
-    return without_nvrtc::text();
+    return without_nvrtc::text("without_nvrtc::prints_the_error");
     #[cfg(not(all(feature = "nvrtc", target_os = "linux")))]
+    return None;
+}
+
+/// Returns the text of the error without a driver, if this machine can show it.
+fn no_driver() -> Option<String> {
+    #[cfg(all(feature = "nvrtc", target_os = "linux"))]
+    return without_nvrtc::text("without_nvrtc::prints_the_error_of_the_driver");
+    #[cfg(not(all(feature = "nvrtc", target_os = "linux")))]
+    return None;
+}
+
+/// The names of the texts for CUDA C++ sources, which only a machine with NVRTC has.
+const SOURCES: [&str; 9] = [
+    "buffer of f64 for a float of the source",
+    "byte order mark in CUDA C++",
+    "header of the host",
+    "header that has a counterpart",
+    "include folder that does not exist",
+    "instance of a template that was not asked for",
+    "line of a source without a name",
+    "line of a source with a name",
+    "two headers of one name",
+];
+
+/// Returns the texts for sources, if this machine can compile.
+fn of_sources() -> Option<cases::Texts> {
+    #[cfg(feature = "nvrtc")]
+    return source::all();
+    #[cfg(not(feature = "nvrtc"))]
     return None;
 }
 
@@ -69,12 +105,22 @@ fn every_mistake_has_its_text() {
     if no_nvrtc.is_none() {
         expected.remove(NO_NVRTC);
     }
+    let no_driver = no_driver();
+    if no_driver.is_none() {
+        expected.remove(NO_DRIVER);
+    }
+    let of_sources = of_sources();
+    if of_sources.is_none() {
+        expected.retain(|name, _| !SOURCES.contains(&name.as_str()));
+    }
     let found: BTreeMap<String, String> = cases::all()
         .into_iter()
+        .chain(of_sources.into_iter().flatten())
         .chain(no_nvrtc.map(|text| (NO_NVRTC, text)))
+        .chain(no_driver.map(|text| (NO_DRIVER, text)))
         .map(|(name, text)| (name.to_owned(), without_addresses(text.trim_end())))
         .collect();
-    assert!(found.len() >= 40, "{} mistakes", found.len());
+    assert!(found.len() >= 60, "{} mistakes", found.len());
     let differs = |name: &&String| expected.get(*name) != found.get(*name);
     let differing: Vec<String> = found
         .keys()

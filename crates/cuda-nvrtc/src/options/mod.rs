@@ -213,6 +213,22 @@ impl Options {
         )
     }
 
+    /// Returns the folders in which headers are searched for.
+    pub(crate) fn include_paths(&self) -> Vec<String> {
+        let options = self.to_strings();
+        let paths = options.iter().enumerate().filter_map(|(at, option)| {
+            let joined = ["--include-path=", "-I"]
+                .iter()
+                .find_map(|name| option.strip_prefix(name));
+            match joined {
+                Some("") => options.get(at + 1).map(String::as_str),
+                None if option == "--include-path" => options.get(at + 1).map(String::as_str),
+                joined => joined,
+            }
+        });
+        paths.map(ToOwned::to_owned).collect()
+    }
+
     /// `--include-path`—Adds the folders of CUDA's headers.
     pub fn cuda_headers(mut self, headers: &CudaHeaders) -> Self {
         for dir in headers.dirs() {

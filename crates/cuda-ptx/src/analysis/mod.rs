@@ -67,12 +67,12 @@ use handle::judge_object;
 use known::Assumptions;
 use launch::mismatch;
 pub use launch::{Argument, Buffer, LaunchValues};
-use report::report;
+use report::{report, sizes};
 use round::Round;
 use symbols::Symbols;
 pub use verdict::{
     AccessKind, AccessReport, Contract, ObjectCondition, Outcome, Precondition, Reason, Refusal,
-    Root, Verdict,
+    Root, VariableSize, Verdict,
 };
 
 /// The number of steps of one evaluation after which the analysis gives up.
@@ -196,6 +196,7 @@ impl Analysis {
         }
         let mut contract = report(kernel, &symbols, findings, work.get() == 0);
         contract.files = Arc::clone(&self.files);
+        contract.sizes = sizes(kernel, launch);
         let is_checked = |access: &AccessReport| matches!(access.outcome, Outcome::Checked { .. });
         match contract.accesses.iter().any(is_checked) {
             true => Verdict::Checked(contract),

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::flow::Kernel;
+use crate::flow::{Kernel, Var};
 
 use super::access::Finding;
 use super::form::Form;
+use super::launch::LaunchValues;
 use super::symbols::{Kind, Symbols};
 use super::verdict::{
     AccessKind, AccessReport, Contract, ObjectCondition, Outcome, Precondition, Reason, Root,
+    VariableSize,
 };
 
 /// Makes the contract of the findings. What was proven before the analysis gave up stays proven.
@@ -24,6 +26,7 @@ pub(super) fn report(
         accesses: Vec::new(),
         objects: Vec::new(),
         variables: kernel.used_variables(),
+        sizes: Vec::new(),
         files: Arc::default(),
     };
     for (access, finding) in kernel.accesses.iter().zip(findings) {
@@ -128,4 +131,25 @@ fn expression(kernel: &Kernel, symbols: &Symbols, form: &Form) -> String {
         push(form.constant, None);
     }
     text
+}
+
+/// Returns the sizes of the variables whose addresses the kernel uses.
+pub(super) fn sizes(kernel: &Kernel, launch: &LaunchValues) -> Vec<VariableSize> {
+    let used = kernel
+        .vars
+        .iter()
+        .filter(|var| var.is_used && var.param.is_none());
+    let size = |var: &Var| {
+        let bytes = match var.is_dynamic {
+            true => launch.dynamic_shared.into(),
+            false => var.size?,
+        };
+        Some(VariableSize {
+            name: var.name.clone(),
+            space: var.space,
+            bytes,
+            is_dynamic: var.is_dynamic,
+        })
+    };
+    used.filter_map(size).collect()
 }

@@ -267,6 +267,19 @@ pub struct ObjectCondition {
     pub line: u32,
 }
 
+/// The size of a variable in one launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariableSize {
+    /// The name in the PTX text.
+    pub name: String,
+    /// The state space.
+    pub space: Space,
+    /// The size in bytes.
+    pub bytes: u64,
+    /// Whether the launch gives the size: the variable is `extern __shared__` in CUDA C++.
+    pub is_dynamic: bool,
+}
+
 /// The accesses of a kernel in one launch. Its `Display` lists the preconditions and the accesses
 /// that are not proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -281,6 +294,8 @@ pub struct Contract {
     pub accesses: Vec<AccessReport>,
     /// The variables of the module that the kernel accesses, or may access.
     pub variables: Vec<String>,
+    /// The sizes of the variables whose addresses the kernel uses, in this launch.
+    pub sizes: Vec<VariableSize>,
     /// The numbers and names of the source files (`.file`).
     pub files: Arc<[(u32, String)]>,
 }

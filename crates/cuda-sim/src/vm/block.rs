@@ -86,7 +86,9 @@ impl Block {
             if let Some(watch) = &warp.watch {
                 watch.forget_local(index, u32::MAX, 0, code.frame);
             }
-            warp.attendance = checks.barriers.then(Box::<BarrierHistory>::default);
+            // A program without barriers runs faster without the history.
+            let has_barriers = checks.barriers && env.program.has_barriers();
+            warp.attendance = has_barriers.then(Box::<BarrierHistory>::default);
             warp.groups = checks.races.then(Box::<Groups>::default);
             warp.set_constants(image);
             warp.shared = shared;

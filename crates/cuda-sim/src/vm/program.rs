@@ -1,8 +1,9 @@
 //! A decoded module: kernels, variables and code.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
-use super::code::{CallSite, FunctionCode, Ins, Slot};
+use super::code::{CallSite, FunctionCode, Ins, Kind, Slot};
 use super::lines::Lines;
 use super::matrix::{GroupProduct, Product, Tile};
 use crate::report::CodeLocation;
@@ -201,9 +202,19 @@ pub struct Program {
     pub(super) consts64: Vec<u64>,
     pub(super) fixups: Vec<Fixup>,
     pub(super) lines: Lines,
+    /// Whether the code has a barrier of a block, once that was asked for.
+    pub(super) has_barriers: OnceLock<bool>,
 }
 
 impl Program {
+    /// Whether the code has a barrier of a block.
+    pub(super) fn has_barriers(&self) -> bool {
+        *self.has_barriers.get_or_init(|| {
+            let mut code = self.code.iter();
+            code.any(|i| matches!(i.kind, Kind::Barrier(_)))
+        })
+    }
+
     /// The function that contains an instruction.
     fn function_of(&self, pc: u32) -> Option<&FunctionCode> {
         self.functions

@@ -143,3 +143,65 @@ fn settings_are_read_back() {
     }
     assert!(greatest < least);
 }
+
+/// The statuses are those of an H200 with driver 580.
+#[test]
+fn a_reset_keeps_the_handle_of_the_primary_context() {
+    let sim = test_device(Builder::new());
+    let (context, module) = (sim.context, sim.load(include_str!("kernels/add.ptx")));
+    let (mut stream, mut event, mut address) = (ptr::null_mut(), ptr::null_mut(), 0);
+    let (mut again, mut before, mut after) = (ptr::null_mut(), 0, 0);
+    unsafe {
+        ok(sim.cuStreamCreate(&raw mut stream, 1));
+        ok(sim.cuEventCreate(&raw mut event, 0));
+        ok(sim.cuMemAlloc_v2(&raw mut address, 64));
+        ok(sim.cuCtxGetId(context, &raw mut before));
+        ok(sim.cuDevicePrimaryCtxReset_v2(0));
+    }
+    assert_eq!(state(&sim).1, 0);
+    for now in ["reset", "retained"] {
+        let statuses = unsafe {
+            [
+                sim.cuStreamSynchronize(stream),
+                sim.cuStreamDestroy_v2(stream),
+                sim.cuEventQuery(event),
+                sim.cuEventDestroy_v2(event),
+                sim.cuModuleUnload(module),
+            ]
+        };
+        assert_eq!(
+            statuses,
+            [CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED; 5],
+            "{now}"
+        );
+        if now == "reset" {
+            let freed = unsafe { sim.cuMemFree_v2(address) };
+            assert_eq!(freed, CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
+            unsafe {
+                ok(sim.cuCtxSetCurrent(context));
+                assert_eq!(
+                    sim.cuCtxSynchronize(),
+                    CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+                );
+                ok(sim.cuDevicePrimaryCtxRetain(&raw mut again, 0));
+            }
+            assert_eq!(again, context);
+        }
+    }
+    unsafe {
+        ok(sim.cuCtxGetId(context, &raw mut after));
+        // The context that is current is the new one.
+        ok(sim.cuCtxSynchronize());
+        ok(sim.cuCtxPushCurrent_v2(context));
+        ok(sim.cuStreamCreate(&raw mut stream, 1));
+        ok(sim.cuStreamSynchronize(stream));
+        // Another handle is still unknown.
+        assert_eq!(
+            sim.cuEventQuery(ptr::without_provenance_mut(64)),
+            CUresult::CUDA_ERROR_INVALID_HANDLE
+        );
+        ok(sim.cuDevicePrimaryCtxRelease_v2(0));
+    }
+    assert_ne!(before, after);
+    assert_eq!(state(&sim).1, 1);
+}

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Fatbin(Vec<u8>);
 
 /// The reason why bytes are not a fat binary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FatbinError {
     /// The bytes do not begin with the magic number of a fat binary.
@@ -71,6 +71,13 @@ impl Fatbin {
 impl fmt::Debug for Fatbin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Fatbin({} bytes)", self.0.len())
+    }
+}
+
+/// Prints the text of `Display`, because `main` and `unwrap` print this.
+impl fmt::Debug for FatbinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -18,7 +18,7 @@ pub enum Loadable {
 }
 
 /// The reason why bytes are not an image.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadableError {
     /// The bytes begin with the magic number of a fat binary but are not one.
@@ -51,6 +51,13 @@ impl Loadable {
             return fatbin.map(Self::Fatbin).map_err(LoadableError::Fatbin);
         }
         Ptx::new(bytes).map(Self::Ptx).map_err(LoadableError::Nul)
+    }
+}
+
+/// Prints the text of `Display`, because `main` and `unwrap` print this.
+impl fmt::Debug for LoadableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -36,7 +36,8 @@ pub use loaded::LoadedLibrary;
 const WANTED: Wanted = Wanted {
     library: "the CUDA driver",
     variable: "CUDA_DRIVER_LIBRARY",
-    hint: "\nInstall NVIDIA's driver, or set CUDA_DRIVER_LIBRARY to its libcuda.so.1.",
+    hint: "\nInstall NVIDIA's driver, or set CUDA_DRIVER_LIBRARY to its libcuda.so.1. Without a GPU, use \
+           the software device: `cuda_sim::gpu_or_software` of the crate cuda-sim.",
 };
 
 /// The path of the driver in the Windows Subsystem for Linux.

@@ -50,7 +50,11 @@ use crate::stream::{Recording, Stream};
 /// The driver allows only one executable at a time of a graph that allocates memory: a second
 /// [`instantiate`](Graph::instantiate) is an error.
 ///
-/// Dropping the value ends the capture and drops the graph.
+/// Dropping the value ends the capture and drops the graph. If it is lost instead, for example in
+/// [`std::mem::forget`], the capture never ends, and the stream refuses calls for ever. Use another
+/// stream then. The buffers of the lost stream can be used there: launches take them, and copies
+/// have methods that take the stream, such as
+/// [`copy_to_host_on`](crate::DeviceSlice::copy_to_host_on).
 ///
 /// ```
 /// use cuda_driver::DeviceBuffer;
@@ -310,7 +314,10 @@ impl EagerCapture {
             by: "calls that it captures",
         })?;
         let freed = recorder.close_temporaries();
-        let graph = recorder.capture.end()?;
+        let graph = recorder.capture.end().map_err(|error| match error {
+            Error::EmptyCapture { .. } => Error::EmptyCapture { is_eager: true },
+            other => other,
+        })?;
         freed?;
         Ok(graph)
     }

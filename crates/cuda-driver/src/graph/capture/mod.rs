@@ -45,6 +45,8 @@ pub(super) struct Session {
     pub(super) root: Arc<Root>,
     /// The index of the graph in `root`.
     pub(super) at: usize,
+    /// The number of nodes of the graph when the capture began.
+    nodes_before: usize,
     /// The stream on which the capture began.
     origin: Stream,
     /// The streams of the other branches, all of which are part of the capture. Locked after the
@@ -93,8 +95,9 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// The error that `calls` returns, or `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has
-    /// broken the capture.
+    /// The error that `calls` returns, `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has
+    /// broken the capture, or [`Error::EmptyCapture`] if `calls` makes no call on its scope, for
+    /// example because it launches on a stream instead. [`Graph::new`] makes an empty graph.
     #[doc(alias = "cuStreamBeginCapture")]
     #[doc(alias = "cudaStreamBeginCapture")]
     pub fn capture(
@@ -272,7 +275,7 @@ impl Capture {
         // ownership.
         let graph = unsafe { Graph::of_raw(context, graph) };
         graph.root.lock()[graph.at].is_reshaped = true;
-        Ok(Self::new(&graph, origin, event, capturing))
+        Ok(Self::new(&graph, 0, origin, event, capturing))
     }
 
     fn begin_into(graph: &Graph, after: &[Edge]) -> Result<Self> {
@@ -302,9 +305,10 @@ impl Capture {
             )
         }?;
         all[graph.at].is_reshaped = true;
+        let nodes_before = all[graph.at].nodes.len();
         // Registered before the graph is unlocked, because nodes of a graph that is being captured
         // must not be removed.
-        let capture = Self::new(graph, origin, event, capturing);
+        let capture = Self::new(graph, nodes_before, origin, event, capturing);
         drop(all);
         Ok(capture)
     }
@@ -317,11 +321,18 @@ impl Capture {
         Ok((origin, event, Capturing::new(context)))
     }
 
-    fn new(graph: &Graph, origin: Stream, event: Handle<RawEvent>, capturing: Capturing) -> Self {
+    fn new(
+        graph: &Graph,
+        nodes_before: usize,
+        origin: Stream,
+        event: Handle<RawEvent>,
+        capturing: Capturing,
+    ) -> Self {
         graph.root.begin_capture();
         let session = Session {
             root: Arc::clone(&graph.root),
             at: graph.at,
+            nodes_before,
             origin,
             forks: Mutex::default(),
             event,
@@ -350,8 +361,8 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture. The graph is
-    /// lost after an error.
+    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture, and
+    /// [`Error::EmptyCapture`] if nothing was captured. The graph is lost after an error.
     #[doc(alias = "cuStreamEndCapture")]
     #[doc(alias = "cudaStreamEndCapture")]
     pub fn end(self) -> Result<Graph> {
@@ -382,6 +393,7 @@ impl Session {
         let Self {
             root,
             at,
+            nodes_before,
             origin,
             forks,
             event,
@@ -401,6 +413,7 @@ impl Session {
             let seen = seen::look(&origin)?;
             seen.edges(&mut all[at], context.driver()).map(drop)
         });
+        let is_empty = all[at].nodes.len() == nodes_before;
         let ended = end(&origin);
         let gone = ended.is_err().then(|| {
             // The driver has destroyed a graph that the capture created. CUDA does not document
@@ -415,6 +428,9 @@ impl Session {
         drop(capturing);
         ended?;
         known?;
+        if is_empty {
+            return Err(Error::EmptyCapture { is_eager: false });
+        }
         Ok(Graph { root, at })
     }
 }

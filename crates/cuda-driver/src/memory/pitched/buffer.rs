@@ -94,7 +94,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
                 cuMemAllocPitch_v2(&raw mut address, &raw mut pitch, width, height, element)
             )
         }
-        .map_err(|error| Error::of_allocation(error, bytes))?;
+        .map_err(|error| Error::of_allocation(error, bytes).with_memory_of(stream.context()))?;
         drop(current);
         let all = pitch.saturating_mul(height);
         // SAFETY: the memory must come from `cuMemAllocPitch`, and no other code may free it ← it

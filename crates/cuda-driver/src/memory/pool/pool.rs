@@ -448,7 +448,7 @@ impl MemoryPool {
                 cuMemAllocFromPoolAsync(&raw mut address, bytes, self.as_raw(), queueing.raw())
             )
         }
-        .map_err(|error| Error::of_allocation(error, bytes))?;
+        .map_err(|error| Error::of_allocation(error, bytes).with_memory_of(owner.context()))?;
         let pool: Arc<dyn Reclaim> = Arc::<Inner>::clone(&self.0);
         // SAFETY: the memory must be stream-ordered memory that no other code frees ← it was
         // allocated just now.

@@ -155,7 +155,7 @@ impl Call {
     fn ctx_set_current(&self, ctx: Out<CUctx_st>) -> Status {
         let context = match ctx.handle() {
             0 => None,
-            handle => Some(self.contexts.get(handle).ok_or(INVALID_CONTEXT)?),
+            handle => Some(self.context_to_enter(handle)?),
         };
         self.with_stack(|stack| {
             stack.pop();
@@ -166,7 +166,7 @@ impl Call {
 
     fn ctx_push_current(&self, ctx: Out<CUctx_st>) -> Status {
         ctx.required()?;
-        let context = self.contexts.get(ctx.handle()).ok_or(INVALID_CONTEXT)?;
+        let context = self.context_to_enter(ctx.handle())?;
         self.with_stack(|stack| stack.push(Arc::downgrade(&context)));
         Ok(())
     }

@@ -38,7 +38,8 @@ const EXTERNAL: u32 = 1;
 
 impl Call {
     pub(in crate::driver) fn event(&self, handle: u64) -> Status<Arc<Event>> {
-        let event = self.events.get(handle).ok_or(INVALID_HANDLE)?;
+        let event = self.events.get(handle);
+        let event = event.ok_or_else(|| self.unknown_handle(handle))?;
         event.device.alive()?;
         let is_gone = |shared: &Arc<SharedEvent>| !shared.is_alive();
         if event.shared.as_ref().is_some_and(is_gone) {
@@ -73,7 +74,9 @@ impl Call {
     }
 
     fn event_destroy(&self, event: Out<CUevent_st>) -> Status {
-        let event = self.events.remove(event.handle()).ok_or(INVALID_HANDLE)?;
+        let handle = event.handle();
+        let event = self.events.remove(handle);
+        let event = event.ok_or_else(|| self.unknown_handle(handle))?;
         event.device.alive()
     }
 

@@ -11,7 +11,7 @@ use crate::driver::arg::Out;
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::pointer;
 use crate::driver::objects::function::Function;
-use crate::driver::status::{INVALID_VALUE, Status};
+use crate::driver::status::{INVALID_HANDLE, INVALID_VALUE, Status};
 
 exports! {
     cuFuncGetAttribute => func_get_attribute;
@@ -31,7 +31,10 @@ impl Call {
     pub(in crate::driver) fn function(&self, handle: u64) -> Status<Arc<Function>> {
         let function = match self.functions.get(handle) {
             Some(function) => function,
-            None => self.function_of_kernel(handle)?,
+            None => match self.function_of_kernel(handle) {
+                Err(INVALID_HANDLE) => return Err(self.unknown_handle(handle)),
+                function => function?,
+            },
         };
         function.module.context.device.alive()?;
         Ok(function)

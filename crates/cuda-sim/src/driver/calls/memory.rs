@@ -62,7 +62,7 @@ impl Call {
             .forget(dptr, |kind| {
                 !kind.is_host() || matches!(kind, Kind::HostPool(_))
             })
-            .ok_or(INVALID_VALUE)?;
+            .ok_or_else(|| self.unknown_address(INVALID_VALUE))?;
         match allocation.kind {
             // The allocation may not have run in stream order yet.
             Kind::Pool(_) | Kind::HostPool(_) | Kind::ManagedPool(..) => {

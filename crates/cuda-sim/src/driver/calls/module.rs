@@ -10,7 +10,7 @@ use crate::driver::export::{Call, exports};
 use crate::driver::handle::pointer;
 use crate::driver::objects::jit::Options;
 use crate::driver::objects::module::Module;
-use crate::driver::status::{FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, Status};
+use crate::driver::status::{FILE_NOT_FOUND, INVALID_VALUE, NOT_FOUND, Status};
 
 exports! {
     cuModuleLoadData => module_load_data;
@@ -27,7 +27,8 @@ exports! {
 
 impl Call {
     fn module(&self, handle: u64) -> Status<Arc<Module>> {
-        let module = self.modules.get(handle).ok_or(INVALID_HANDLE)?;
+        let module = self.modules.get(handle);
+        let module = module.ok_or_else(|| self.unknown_handle(handle))?;
         module.context.device.alive()?;
         Ok(module)
     }
@@ -82,7 +83,9 @@ impl Call {
     /// stream of another context that uses a variable of the module finds the memory freed or
     /// reused.
     fn module_unload(&self, module: Out<CUmod_st>) -> Status {
-        let module = self.modules.get(module.handle()).ok_or(INVALID_HANDLE)?;
+        let handle = module.handle();
+        let module = self.modules.get(handle);
+        let module = module.ok_or_else(|| self.unknown_handle(handle))?;
         if module.library.is_some() {
             return Err(crate::driver::status::NOT_PERMITTED);
         }

@@ -34,18 +34,10 @@ impl Call {
         device.alive()
     }
 
-    /// `cuDevicePrimaryCtxReset()`—Destroys the context. If it is still retained, a new context
-    /// replaces it immediately; the retain count stays.
+    /// `cuDevicePrimaryCtxReset()`—Destroys the context. Its handle and the retain count stay.
     fn primary_reset(&self, dev: CUdevice) -> Status {
         let device = self.primary_device(dev)?;
-        let gone = device.primary().context.take();
-        if let Some(context) = gone {
-            self.destroy_context(&context);
-            let mut primary = device.primary();
-            if primary.count > 0 && primary.context.is_none() {
-                primary.context = Some(self.create_context(device, primary.flags, true));
-            }
-        }
+        self.reset_primary(device);
         device.alive()
     }
 

@@ -61,7 +61,8 @@ impl Call {
             handle => handle,
         };
         if handle != LEGACY && handle != PER_THREAD {
-            let stream = self.streams.get(handle).ok_or(INVALID_HANDLE)?;
+            let stream = self.streams.get(handle);
+            let stream = stream.ok_or_else(|| self.unknown_handle(handle))?;
             stream.context.device.alive()?;
             if !stream.context.is_alive() {
                 return Err(STREAM_DETACHED);
@@ -131,7 +132,9 @@ impl Call {
 
     /// `cuStreamDestroy()`—Queued work still runs.
     fn stream_destroy(&self, stream: Out<CUstream_st>) -> Status {
-        let stream = self.streams.remove(stream.handle()).ok_or(INVALID_HANDLE)?;
+        let handle = stream.handle();
+        let stream = self.streams.remove(handle);
+        let stream = stream.ok_or_else(|| self.unknown_handle(handle))?;
         self.abandon_capture(&stream);
         self.engine.close_queue(stream.queue);
         stream.context.device.alive()

@@ -27,7 +27,7 @@ impl Instance {
         flags: u32,
         is_primary: bool,
     ) -> Arc<Context> {
-        self.new_context(device, flags, is_primary, None)
+        self.new_context(fresh(), device, flags, is_primary, None)
     }
 
     pub(in crate::driver) fn create_green_context(
@@ -35,11 +35,12 @@ impl Instance {
         device: &Arc<Device>,
         green: Green,
     ) -> Arc<Context> {
-        self.new_context(device, 0, false, Some(green))
+        self.new_context(fresh(), device, 0, false, Some(green))
     }
 
     fn new_context(
         &self,
+        handle: u64,
         device: &Arc<Device>,
         flags: u32,
         is_primary: bool,
@@ -47,7 +48,7 @@ impl Instance {
     ) -> Arc<Context> {
         let (group, legacy) = self.engine.group();
         let context = Arc::new(Context {
-            handle: fresh(),
+            handle,
             device: Arc::clone(device),
             is_primary,
             green,
@@ -71,11 +72,15 @@ impl Instance {
     pub(in crate::driver) fn retain_primary(&self, device: &Arc<Device>) -> Arc<Context> {
         let mut primary = device.primary();
         primary.count += 1;
-        let flags = primary.flags;
-        let context = primary
-            .context
-            .get_or_insert_with(|| self.create_context(device, flags, true));
-        Arc::clone(context)
+        if let Some(context) = &primary.context {
+            return Arc::clone(context);
+        }
+        // A reset keeps the handle.
+        let reset = primary.reset.as_ref();
+        let handle = reset.map_or_else(fresh, |context| context.handle);
+        let context = self.new_context(handle, device, primary.flags, true, None);
+        primary.context = Some(Arc::clone(&context));
+        context
     }
 
     /// Releases the primary context of a device. Destroys it if the count becomes 0.
@@ -190,10 +195,11 @@ impl Instance {
             .ok_or(INVALID_CONTEXT)?;
         let context = top.upgrade().ok_or(CONTEXT_IS_DESTROYED)?;
         if context.is_alive() {
-            Ok(context)
-        } else {
-            Err(CONTEXT_IS_DESTROYED)
+            return Ok(context);
         }
+        // A primary context that was reset and retained again has the same handle.
+        let again = self.contexts.get(context.handle);
+        again.ok_or(CONTEXT_IS_DESTROYED)
     }
 
     /// Returns the current context. Fails if there is none or if its device is lost.
@@ -213,7 +219,10 @@ impl Instance {
         if handle == 0 {
             return self.current();
         }
-        let context = self.contexts.get(handle).ok_or(INVALID_CONTEXT)?;
+        let context = self.context_to_enter(handle)?;
+        if !context.is_alive() {
+            return Err(CONTEXT_IS_DESTROYED);
+        }
         context.device.alive()?;
         Ok(context)
     }

@@ -8,12 +8,13 @@ mod launch;
 mod memory;
 mod module;
 mod record;
+mod reset;
 mod stream;
 
 pub(crate) use launch::state_uses;
 pub(in crate::driver) use launch::take_stated_uses;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -79,6 +80,8 @@ pub(crate) struct Instance {
     pub(in crate::driver) graphs: Store,
     pub(in crate::driver) allocations: Mutex<BTreeMap<u64, Allocation>>,
     pub(in crate::driver) virtual_memory: Arc<VirtualMemory>,
+    /// The handles of objects that a reset of their primary context has destroyed.
+    reset_handles: Mutex<HashSet<u64>>,
     output: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -126,6 +129,7 @@ impl Instance {
             graphs: Store::default(),
             allocations: Mutex::default(),
             virtual_memory: Arc::default(),
+            reset_handles: Mutex::default(),
             output: Arc::default(),
         })
     }

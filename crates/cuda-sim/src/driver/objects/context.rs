@@ -56,6 +56,8 @@ pub(in crate::driver) struct Primary {
     pub(in crate::driver) count: usize,
     pub(in crate::driver) flags: u32,
     pub(in crate::driver) context: Option<Arc<Context>>,
+    /// The last context that a reset has destroyed, whose handle stays.
+    pub(in crate::driver) reset: Option<Arc<Context>>,
 }
 
 /// `CU_CTX_SCHED_MASK`

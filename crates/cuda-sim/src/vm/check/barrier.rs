@@ -117,12 +117,22 @@ pub(in crate::vm) fn threads(w: &Warp, mask: u32) -> Vec<[u32; 3]> {
 /// Reports threads of a completed block that missed a barrier.
 pub(in crate::vm) fn missed_barriers(warps: &[Warp], env: &Env<'_>) {
     let all: u32 = env.launch.block.iter().product();
+    let lanes = |index: usize| (all as usize - index * LANES).min(LANES);
+    let counts = warps.iter().enumerate().flat_map(|(index, warp)| {
+        let attendance = warp.attendance.iter();
+        attendance.flat_map(move |it| &it.counts[..lanes(index)])
+    });
+    let (least, most) = (counts.clone().min(), counts.max());
+    if least == most {
+        // Most blocks: no thread has arrived at fewer barriers than another.
+        return;
+    }
     let mut leaving: BTreeMap<u32, Vec<(usize, usize, u32)>> = BTreeMap::new();
     for (index, warp) in warps.iter().enumerate() {
         let Some(attendance) = &warp.attendance else {
             return;
         };
-        for lane in 0..(all as usize - index * LANES).min(LANES) {
+        for lane in 0..lanes(index) {
             let thread = (index, lane, attendance.counts[lane]);
             leaving
                 .entry(attendance.tails[lane])

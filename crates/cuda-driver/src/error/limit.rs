@@ -1,0 +1,68 @@
+//! Launches whose number of blocks the driver has refused.
+
+use std::fmt;
+
+use super::DriverError;
+
+/// The driver refused a launch because of the number of its blocks. Only the driver knows the
+/// limit, which depends on the registers and the shared memory of the kernel.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LaunchLimitError {
+    pub(crate) source: DriverError,
+    pub(crate) kernel: String,
+    pub(crate) what: &'static str,
+    pub(crate) given: u64,
+    pub(crate) most: u64,
+}
+
+impl LaunchLimitError {
+    /// The error of the driver call.
+    #[must_use]
+    pub fn driver_error(&self) -> DriverError {
+        self.source
+    }
+
+    /// The quantity that is too large.
+    #[must_use]
+    pub fn what(&self) -> &'static str {
+        self.what
+    }
+
+    /// The value of the launch.
+    #[must_use]
+    pub fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// The largest value that the driver reports for this kernel and this block.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+}
+
+impl fmt::Display for LaunchLimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            source,
+            kernel,
+            what,
+            given,
+            most,
+        } = self;
+        write!(
+            f,
+            "{source}; kernel {kernel}: {what} is {given}, but at most {most} fit on the device \
+             with blocks of this size: pass fewer blocks, or use smaller blocks or less shared \
+             memory"
+        )
+    }
+}
+
+impl fmt::Debug for LaunchLimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for LaunchLimitError {}

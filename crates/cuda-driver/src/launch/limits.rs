@@ -1,0 +1,60 @@
+//! The numbers of a launch that the driver has refused.
+
+use cuda_sys::CUresult;
+
+use super::LaunchAttributes;
+use crate::error::{DriverError, Error, LaunchLimitError, Result};
+use crate::function::Function;
+use crate::stream::Stream;
+use crate::types::LaunchConfig;
+
+impl Function {
+    /// Adds the numbers of a launch, and the limit as the driver reports it, to the error of the
+    /// launch, if the driver has refused the number of its blocks.
+    #[cold]
+    pub(super) fn limit_error(
+        &self,
+        stream: &Stream,
+        error: DriverError,
+        config: &LaunchConfig,
+        attributes: &LaunchAttributes<'_>,
+    ) -> Error {
+        let found = match error.status() {
+            // A green context has only some of the multiprocessors, and the driver does not say how
+            // many blocks fit on them.
+            CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE if !self.context().is_green() => {
+                Some((
+                    "the number of blocks of the cooperative launch",
+                    config.grid.count(),
+                    self.most_cooperative_blocks(config),
+                ))
+            }
+            CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE => {
+                let cluster = attributes.cluster_blocks();
+                cluster.map(|cluster| {
+                    let most = self.max_cluster_size(stream, *config).map(u64::from);
+                    ("the number of blocks per cluster", cluster.count(), most)
+                })
+            }
+            _ => None,
+        };
+        match found {
+            Some((what, given, Ok(most))) => Error::LaunchLimit(Box::new(LaunchLimitError {
+                source: error,
+                kernel: self.name().to_owned(),
+                what,
+                given,
+                most,
+            })),
+            _ => error.into(),
+        }
+    }
+
+    /// Returns how many blocks fit on the device at once.
+    fn most_cooperative_blocks(&self, config: &LaunchConfig) -> Result<u64> {
+        let threads = u32::try_from(config.block.count()).unwrap_or(u32::MAX);
+        let blocks = self.max_active_blocks(threads, config.shared_bytes as usize)?;
+        let processors = self.context().device().multiprocessor_count()?;
+        Ok(u64::from(blocks) * u64::from(processors))
+    }
+}
