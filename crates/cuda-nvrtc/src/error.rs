@@ -70,6 +70,17 @@ pub enum Error {
         /// The option as it was given.
         option: String,
     },
+    /// This NVRTC would store precompiled headers, which it maps as its memory, in the current
+    /// folder.
+    #[error(
+        "NVRTC {found} stores precompiled headers in the current folder, where other processes may \
+         replace them; name a folder of this process with the unsafe \
+         `Options::precompiled_headers_dir`, or use NVRTC 13.0 or newer, which creates one"
+    )]
+    SharedPchFolder {
+        /// The version of this NVRTC.
+        found: Version,
+    },
     /// NVRTC rejects an option.
     #[error("NVRTC {found} rejects an option: {}\noptions: {}", .log.summary(), .options.join(" "))]
     InvalidOption {

@@ -100,11 +100,20 @@ pub(super) fn names_pch_file(option: &[u8]) -> bool {
         .any(|known| name.windows(known.len()).any(|part| part == *known))
 }
 
+/// Returns whether an option makes NVRTC create and use precompiled headers in files that it names
+/// itself. NVRTC ignores white space around an option.
+pub(super) fn is_automatic_pch(option: &[u8]) -> bool {
+    let name = option.split(|byte| *byte == b'=').next().unwrap_or(option);
+    let is_text = |byte: &u8| !byte.is_ascii_control() && *byte != b' ';
+    let name: Vec<u8> = name.iter().copied().filter(is_text).collect();
+    matches!(name.as_slice(), b"--pch" | b"-pch" | b"pch")
+}
+
 #[cfg(test)]
 mod tests {
     use cuda_sys::Version;
 
-    use super::{NEWER_OPTIONS, names_pch_file, needs};
+    use super::{NEWER_OPTIONS, is_automatic_pch, names_pch_file, needs};
 
     #[test]
     fn options_with_files_of_precompiled_headers_are_recognized() {
@@ -125,6 +134,14 @@ mod tests {
             "--time=use-pch",
         ] {
             assert!(!names_pch_file(option.as_bytes()), "{option}");
+        }
+        for (option, expected) in [
+            (" --pch\x0b", true),
+            ("-pch=true", true),
+            ("--pch-verbose=true", false),
+            ("-DX=--pch", false),
+        ] {
+            assert_eq!(is_automatic_pch(option.as_bytes()), expected, "{option}");
         }
     }
 

@@ -62,6 +62,10 @@ struct Item {
 const RAW: &str = "";
 
 const UNCHECKED: &str = "unchecked";
+/// The version that introduced precompiled headers.
+const PCH_SINCE: Version = Version::new(12080);
+/// The first version that stores precompiled headers in a folder of the process.
+const PCH_FOLDER_SINCE: Version = Version::new(13000);
 
 impl Options {
     /// Creates options with NVRTC's defaults.
@@ -311,10 +315,13 @@ impl Options {
         self.flag("--minimal", on)
     }
 
-    /// `--pch`—Creates and uses precompiled headers, for this process only. NVRTC 12.8.
+    /// `--pch`—Creates and uses precompiled headers, for this process only. NVRTC 13.0.
     ///
     /// NVRTC stores them in a new folder that only this user can access, in the folder for
-    /// temporary files, and deletes it when the process ends.
+    /// temporary files, and deletes it when the process ends. NVRTC 12.8 and 12.9 store them in the
+    /// current folder, where other processes may replace them. Those versions need
+    /// [`precompiled_headers_dir`](Self::precompiled_headers_dir) too; without it, the compilation
+    /// fails with [`Error::SharedPchFolder`].
     pub fn precompiled_headers(self, on: bool) -> Self {
         self.flag("--pch", on)
     }
@@ -434,6 +441,11 @@ impl Options {
         if let Some(item) = self.items.iter().find(is_unsafe) {
             let option = String::from_utf8_lossy(&item.text).into_owned();
             return Err(Error::UnsafeOption { option });
+        }
+        let has = |test: fn(&[u8]) -> bool| self.items.iter().any(|item| test(&item.text));
+        let is_shared = PCH_SINCE <= found && found < PCH_FOLDER_SINCE;
+        if is_shared && has(known::is_automatic_pch) && !has(known::names_pch_file) {
+            return Err(Error::SharedPchFolder { found });
         }
         let render = |text: Vec<u8>| {
             let option = String::from_utf8_lossy(&text).into_owned();

@@ -308,7 +308,7 @@ fn nvrtc_accepts_the_options_of_all_methods() {
             (12000, base.clone().restrict(true)),
             (12040, base.clone().max_threads_per_block(128)),
             (12040, base.clone().minimal(true)),
-            (12080, base.clone().precompiled_headers(true)),
+            (13000, base.clone().precompiled_headers(true)),
             (12090, base.clone().no_cache(true)),
             (13030, base.clone().tile(true)),
             (

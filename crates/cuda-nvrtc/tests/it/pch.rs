@@ -10,6 +10,8 @@ use crate::limits::heavy;
 use crate::process::run_ignored;
 
 const FIRST: Version = Version::new(12080);
+/// The first version that stores the files in a folder of the process.
+const OWN_FOLDER: Version = Version::new(13000);
 
 #[test]
 fn missing_pch_support_names_the_needed_version() {
@@ -178,12 +180,40 @@ fn raw_options_cannot_name_precompiled_headers() {
     }
 }
 
+/// NVRTC 12.8 and 12.9 store the files in the current folder, where other processes may replace
+/// them.
+#[test]
+fn precompiled_headers_in_the_current_folder_are_refused() {
+    for nvrtc in every_nvrtc() {
+        if nvrtc.version() < FIRST || nvrtc.version() >= OWN_FOLDER {
+            continue;
+        }
+        let program = Program::new(&nvrtc, "__global__ void k() {}");
+        let dir = tempfile::tempdir().unwrap();
+        for options in [
+            Options::new().precompiled_headers(true),
+            Options::new().raw(" -pch"),
+        ] {
+            let error = program.compile_ptx(&options).unwrap_err();
+            assert!(matches!(error, Error::SharedPchFolder { .. }), "{error}");
+            let text = error.to_string();
+            for part in [&*nvrtc.version().to_string(), "precompiled_headers_dir"] {
+                assert!(text.contains(part), "{text}");
+            }
+            // SAFETY: only NVRTC may write to the folder, in this process ← it is new and not used
+            // again.
+            let options = unsafe { options.precompiled_headers_dir(dir.path()) };
+            program.compile_ptx(&options).unwrap();
+        }
+    }
+}
+
 /// The folder that NVRTC chooses belongs to the process, is not accessible for other users, and is
 /// deleted when the process ends.
 #[cfg(target_os = "linux")]
 #[test]
 fn each_process_has_its_own_precompiled_headers() {
-    let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FIRST) else {
+    let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= OWN_FOLDER) else {
         return;
     };
     let temp = tempfile::tempdir().unwrap();

@@ -302,7 +302,7 @@ fn results_with_unknown_inputs_are_not_stored() {
     if knows(12010) {
         cases.push((plain(), new().time_report(true), Refusal::TimeReport));
     }
-    if knows(12080) {
+    if knows(13000) {
         cases.push((
             plain(),
             new().precompiled_headers(true),
