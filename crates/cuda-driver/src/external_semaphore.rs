@@ -13,10 +13,11 @@ use cuda_sys::{
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::memory::ipc::ShareableHandle;
 use crate::stream::Stream;
 use crate::tracking::{DestroyWhenIdle, Report, report_of};
+use crate::types::SendPtr;
 
 type T = CUexternalSemaphoreHandleType;
 

@@ -7,8 +7,9 @@ use cuda_sys::{CUevent, CUevent_flags, CUevent_st, CUresult, CUstream};
 
 use crate::driver::{Driver, call};
 use crate::error::DriverError;
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::types::SendPtr;
 
 /// The flags of an event that records no time.
 pub(crate) const UNTIMED: u32 = CUevent_flags::CU_EVENT_DISABLE_TIMING.0;

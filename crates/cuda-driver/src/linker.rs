@@ -12,9 +12,9 @@ use cuda_sys::{CUjitInputType, CUlinkState, CUlinkState_st};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, JitError, Result};
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::module::{Compilation, JitOptions, check_text, read};
-use crate::types::JitLog;
+use crate::types::{JitLog, SendPtr};
 
 /// A link in progress. Add images, then call [`complete`](Self::complete) to link them into a
 /// cubin. Symbols that one image declares `extern` are resolved to definitions in the others.

@@ -13,8 +13,9 @@ use cuda_sys::{CUevent, CUresult};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::fence::RawEvent;
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::types::SendPtr;
 
 /// The blocks of one context.
 pub(crate) struct Staging {

@@ -14,13 +14,14 @@ use once_cell::sync::OnceCell;
 use crate::driver::{Driver, call};
 use crate::error::DriverError;
 use crate::fence::Fence;
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::launch_log::{ContextLaunches, RecentLaunches};
 use crate::lock::{Mutex, MutexGuard, rank};
 #[cfg(feature = "profile")]
 use crate::observer::Observer;
 use crate::observer::ObserverSlot;
 use crate::reports::Reports;
+use crate::types::SendPtr;
 
 /// `CU_STREAM_LEGACY`
 pub(crate) const LEGACY: usize = 1;

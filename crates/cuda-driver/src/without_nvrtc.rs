@@ -25,6 +25,7 @@ const OFF: Error = Error::Unsupported {
     what: "compiling CUDA C++ without the feature `nvrtc`; switch the feature on",
 };
 
+/// # Compiling
 impl Module {
     /// Needs the feature `nvrtc`.
     #[doc(hidden)]
@@ -33,6 +34,7 @@ impl Module {
     }
 }
 
+/// # Compiling
 impl SafeModule {
     /// Needs the feature `nvrtc`.
     #[doc(hidden)]

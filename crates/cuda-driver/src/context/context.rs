@@ -126,6 +126,19 @@ impl Context {
         Ok((free, total))
     }
 
+    /// Returns the error of an allocation of `bytes` bytes in this context. If memory ran out, it
+    /// states the free and the total memory of the device.
+    #[cold]
+    pub(crate) fn allocation_error(&self, error: DriverError, bytes: usize) -> Error {
+        let mut error = Error::of_allocation(error, bytes);
+        if let Error::OutOfMemory { free, total, .. } = &mut error
+            && let Ok(known) = self.memory_info()
+        {
+            (*free, *total) = known;
+        }
+        error
+    }
+
     /// Whether this is the device's primary context.
     #[must_use]
     pub fn is_primary(&self) -> bool {

@@ -12,7 +12,7 @@ use once_cell::sync::OnceCell;
 
 use super::{Driver, current_of, fork};
 use crate::deferred::Jobs;
-use crate::handle::SendPtr;
+use crate::types::SendPtr;
 
 /// The state that all handles of one context share.
 #[derive(Default)]

@@ -13,7 +13,6 @@ use super::{
     GraphUpdateError, InstantiateError, JitError, LaunchConfigError, LaunchLimitError, LoadError,
     LtoError, PtxError, RangeError, SafeLaunchError, TensorMapError, Violations,
 };
-use crate::context::Context;
 use crate::types::Extent;
 
 /// The result of most calls of this crate.
@@ -431,17 +430,6 @@ impl Error {
             },
             _ => error.into(),
         }
-    }
-
-    /// Adds the free and the total memory of the device of `context`, if memory ran out.
-    #[cold]
-    pub(crate) fn with_memory_of(mut self, context: &Context) -> Self {
-        if let Self::OutOfMemory { free, total, .. } = &mut self
-            && let Ok(known) = context.memory_info()
-        {
-            (*free, *total) = known;
-        }
-        self
     }
 }
 

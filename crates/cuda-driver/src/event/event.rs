@@ -10,9 +10,10 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::Result;
 use crate::fence::RawEvent;
-use crate::handle::{Handle, SendPtr};
+use crate::handle::Handle;
 use crate::reports::{Mark, MarkSlot};
 use crate::stream::Stream;
+use crate::types::SendPtr;
 
 bitflags::bitflags! {
     /// The behaviour of an event. Unknown bits are kept.

@@ -9,8 +9,9 @@ use super::{Event, EventFlags};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::Result;
-use crate::handle::{Handle, SendPtr};
+use crate::handle::Handle;
 use crate::reports::MarkSlot;
+use crate::types::SendPtr;
 
 /// The handle by which another process opens an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

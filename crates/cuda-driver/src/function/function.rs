@@ -7,14 +7,13 @@ use std::sync::atomic::AtomicU32;
 use cuda_sys::CUfunction;
 use cuda_sys::image::{Parameter, ParameterKind};
 
-use super::pointees::{Pointees, of_mangled};
 use super::{FunctionAttribute, packing, parameters};
 use crate::context::{Context, Limits};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
-use crate::handle::SendPtr;
 use crate::launch_log::NameId;
-use crate::module::ModuleInner;
+use crate::module::{ModuleInner, Pointees, of_mangled};
+use crate::types::SendPtr;
 
 /// A kernel of a [`Module`](crate::Module). It keeps the module loaded, and is cheap to clone.
 ///

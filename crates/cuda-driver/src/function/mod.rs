@@ -10,10 +10,8 @@ pub(crate) mod check;
 mod loading;
 pub(crate) mod packing;
 pub(crate) mod parameters;
-mod pointees;
 
 pub use cuda_sys::CUfunction_attribute as FunctionAttribute;
 
 pub use function::Function;
 pub(crate) use loading::{kernel_name, names_of, not_found};
-pub(crate) use pointees::Pointees;

@@ -11,8 +11,8 @@ use super::parts::{NodeIndex, NodeInfo, Parts};
 use super::{Graph, Owners, Root};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::handle::SendPtr;
 use crate::tracking::Access;
+use crate::types::SendPtr;
 use crate::types::node::node_kind::Kind;
 use crate::types::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 

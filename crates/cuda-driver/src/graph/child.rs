@@ -15,7 +15,7 @@ use super::parts::{NodeInfo, Parts};
 use super::{Graph, GraphExec, Owners};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::handle::SendPtr;
+use crate::types::SendPtr;
 use crate::types::node::{Edge, Node, node_kind};
 
 /// A graph to be run by a node of another one: its handle, what its nodes use, and its change

@@ -14,7 +14,7 @@ use super::parts::Parts;
 use super::{Graph, Owners};
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
-use crate::handle::SendPtr;
+use crate::types::SendPtr;
 use crate::types::node::{Edge, Node, node_kind};
 
 /// The value that controls a conditional node. Kernels of the graph set it with

@@ -17,7 +17,7 @@ use super::{Graph, NodeId, NodeKind, Owners};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, InstantiateError, Result};
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::launch_log::{LaunchName, NameId};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::observer::Work;
@@ -25,6 +25,7 @@ use crate::pending::{self, Entry, LateFence};
 use crate::safe::SafeLaunch;
 use crate::stream::Stream;
 use crate::tracking::ReplayRecord;
+use crate::types::SendPtr;
 
 bitflags::bitflags! {
     /// The options of [`Graph::instantiate_with`]. Bits without a name are kept, and refused by

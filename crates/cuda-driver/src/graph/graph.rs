@@ -10,7 +10,8 @@ use super::parts::Root;
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{Error, Result};
-use crate::handle::{Handle, SendPtr};
+use crate::handle::Handle;
+use crate::types::SendPtr;
 
 /// A description of work: nodes and the dependencies between them.
 /// [`GraphExec`](crate::GraphExec) runs it.

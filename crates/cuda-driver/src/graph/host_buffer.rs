@@ -11,11 +11,11 @@ use super::copy::{CopySource, CopyTarget, HostSide};
 use super::owners::OnFailure;
 use crate::deferred::is_inside_host_function;
 use crate::error::{DriverError, Error, Result};
-use crate::handle::SendPtr;
 use crate::memory::pinned::sealed::{Lock, TOKEN};
 use crate::memory::{DeviceRepr, PinnedBuffer};
 use crate::reports::{self, Waited};
 use crate::tracking::{Access, Tracker};
+use crate::types::SendPtr;
 
 /// Page-locked memory that copy nodes of graphs read and write, and that the host accesses between
 /// launches.

@@ -12,8 +12,9 @@ use super::conflicts::{Conflicts, NodeAccess};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::types::SendPtr;
 use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
 
 /// The index of a node in its graph. [`Parts::next_index`] limits the number of nodes, so that it

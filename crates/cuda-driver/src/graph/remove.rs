@@ -10,7 +10,7 @@ use super::conflicts::Conflicts;
 use super::parts::{NodeIndex, NodeInfo, Parts};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::handle::SendPtr;
+use crate::types::SendPtr;
 use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
 
 /// Removal of nodes and edges.

@@ -280,7 +280,7 @@ mod tests {
     use std::ptr;
 
     use super::{NodeInfo, NodeKind, Parts, State};
-    use crate::handle::SendPtr;
+    use crate::types::SendPtr;
     use crate::types::node::EdgeKind;
 
     /// Returns a graph of two nodes, the second of which depends on the first.

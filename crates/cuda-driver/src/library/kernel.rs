@@ -14,8 +14,8 @@ use crate::device::Device;
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::function::{Function, FunctionAttribute, parameters};
-use crate::handle::SendPtr;
 use crate::module::{LibraryInner, find_signature};
+use crate::types::SendPtr;
 
 /// A kernel of a [`Library`](super::Library), which it keeps loaded. Cloning it is cheap.
 #[derive(Clone)]

@@ -15,11 +15,11 @@ use crate::driver::{Driver, call};
 use crate::error::{JitError, Result};
 use crate::function::{kernel_name, names_of, not_found};
 use crate::global::Global;
-use crate::handle::{Handle, SendPtr};
+use crate::handle::Handle;
 use crate::memory::DeviceRepr;
 use crate::module::{Compilation, Image, JitOptions, LibraryInner, image_of, read_image};
 use crate::stream::Stream;
-use crate::types::JitLog;
+use crate::types::{JitLog, SendPtr};
 
 /// Device code for all contexts of a driver. Cloning it creates another handle of the same code.
 ///

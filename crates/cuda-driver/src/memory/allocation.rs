@@ -125,8 +125,7 @@ impl Memory {
             // SAFETY: the pointer must be writable ← it points to a local variable.
             unsafe { call!(driver, cuMemAlloc_v2(&raw mut address, bytes)) }
         };
-        status
-            .map_err(|error| Error::of_allocation(error, bytes).with_memory_of(owner.context()))?;
+        status.map_err(|error| owner.context().allocation_error(error, bytes))?;
         // SAFETY: the memory must come from `source`, and no other code may free it ← it was
         // allocated just now.
         Ok(unsafe { Self::of_new(owner, address, bytes, source) })

@@ -20,10 +20,11 @@ use super::{Block, DeviceBuffer, DeviceRepr, Memory, Reclaim, Source, bytes_of};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, RangeError, Result};
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::lock::{Mutex, rank};
 use crate::stream::Stream;
 use crate::tracking::Access;
+use crate::types::SendPtr;
 
 bitflags::bitflags! {
     /// Properties of [`ExternalMemory`]. Unknown bits are kept.

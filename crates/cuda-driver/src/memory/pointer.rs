@@ -15,7 +15,7 @@ use super::{DeviceRepr, DeviceSlice};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::Result;
-use crate::handle::SendPtr;
+use crate::types::SendPtr;
 
 /// The kind of memory at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

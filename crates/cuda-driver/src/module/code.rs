@@ -11,11 +11,11 @@ use super::{Globals, LibraryInner};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::launch_log::LoadedModule;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::tracking::{DestroyWhenIdle, Report, Tracker, report_of};
-use crate::types::JitLog;
+use crate::types::{JitLog, SendPtr};
 
 /// The code of a module, or of a library in one context.
 pub(crate) struct ModuleInner {

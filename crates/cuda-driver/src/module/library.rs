@@ -10,10 +10,10 @@ use super::{ModuleInner, Shared};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::tracking::{DestroyWhenIdle, Report, report_of};
-use crate::types::JitLog;
+use crate::types::{JitLog, SendPtr};
 
 /// A loaded library.
 pub(crate) struct LibraryInner {

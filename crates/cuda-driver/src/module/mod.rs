@@ -7,6 +7,7 @@ mod library;
 mod loading_mode;
 mod log;
 mod options;
+mod pointees;
 mod text;
 
 use std::any::Any;
@@ -22,9 +23,8 @@ use cuda_sys::{CUmod_st, CUmodule};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{JitError, Result, SafeLaunchError};
-use crate::function::Pointees;
-use crate::handle::{Handle, SendPtr};
-use crate::types::JitLog;
+use crate::handle::Handle;
+use crate::types::{JitLog, SendPtr};
 pub(crate) use code::{ModuleInner, Shared, find_signature};
 pub(crate) use globals::Globals;
 pub use image::Image;
@@ -33,6 +33,7 @@ pub(crate) use library::LibraryInner;
 pub use loading_mode::LoadingMode;
 pub(crate) use log::Compilation;
 pub use options::{JitCacheMode, JitFallback, JitOptions, JitTarget, OptimizationLevel};
+pub(crate) use pointees::{Pointees, of_mangled};
 pub(crate) use text::{check as check_text, ptx_of};
 
 /// Device code loaded into a context. Cloning it creates another handle of the same code.

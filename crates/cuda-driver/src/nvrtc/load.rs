@@ -10,8 +10,8 @@ use super::pointees;
 use crate::context::Context;
 use crate::driver::event;
 use crate::error::Status;
-use crate::function::Pointees;
 use crate::module::Module;
+use crate::module::Pointees;
 use crate::safe::SafeModule;
 
 /// Available with the feature `nvrtc`.

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use crate::function::Pointees;
+use crate::module::Pointees;
 use crate::types::Number;
 
 /// The words of a parameter that do not change the type that it points to.

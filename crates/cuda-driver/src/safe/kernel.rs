@@ -22,10 +22,10 @@ use super::variant::Variants;
 use crate::context::Context;
 use crate::error::{Error, Result, SafeLaunchError};
 use crate::function::Function;
-#[cfg(feature = "nvrtc")]
-use crate::function::Pointees;
 use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
+#[cfg(feature = "nvrtc")]
+use crate::module::Pointees;
 use crate::module::{Image, JitOptions, Module, Printed, ptx_of};
 use crate::types::{Dim3, LaunchConfig};
 

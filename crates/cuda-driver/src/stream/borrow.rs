@@ -11,8 +11,9 @@ use super::{CaptureStatus, Stream, StreamFlags};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{Error, Result};
-use crate::handle::{Handle, SendPtr};
+use crate::handle::Handle;
 use crate::stream_state::{Kind, LEGACY, PER_THREAD, StreamState};
+use crate::types::SendPtr;
 
 /// Streams that other code created.
 impl Stream {

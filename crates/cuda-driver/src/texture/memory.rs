@@ -14,13 +14,14 @@ use super::limits::{check, not_supported_error, within};
 use super::shape::{ArrayFlags, ArrayShape};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::launch::ObjectArg;
 use crate::memory::pitched::{ArrayBox, array_numbers};
 use crate::memory::{Block, ExternalMemory, ExternalPart, Memory, Reclaim, Source, bytes_of};
 use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
 use crate::tracking::{Access, Tracker};
+use crate::types::SendPtr;
 
 /// The memory of an array or of a mipmapped array. Its owner and the textures share it.
 pub(super) struct ArrayMemory {

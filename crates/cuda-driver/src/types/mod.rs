@@ -7,6 +7,7 @@ mod in_flight;
 mod jit_log;
 mod launch_config;
 pub(crate) mod node;
+mod send_ptr;
 mod work;
 
 pub use arg_type::{ArgType, Number};
@@ -19,4 +20,5 @@ pub use in_flight::LaunchesInFlight;
 pub use jit_log::JitLog;
 pub use launch_config::{Dim3, LaunchConfig};
 pub(crate) use node::{NodeId, NodeKind};
+pub(crate) use send_ptr::SendPtr;
 pub use work::WorkKind;

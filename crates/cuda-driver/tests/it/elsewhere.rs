@@ -157,7 +157,7 @@ fn a_capture_outlives_the_drop_of_a_copied_module() {
                 fixture.name
             );
         }
-        drop(capture.end().unwrap());
+        drop(capture);
         if let Some(simulator) = &fixture.simulator {
             assert_eq!(
                 count_calls(simulator, "cuModuleUnload"),

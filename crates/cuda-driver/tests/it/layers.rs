@@ -56,6 +56,7 @@ const LAYERS: &[&str] = &[
     "profile",
     "jit",
     "nvrtc",
+    "without_nvrtc",
 ];
 
 /// Uses of a higher module by a lower one: the lower module, the higher one, and the reason.

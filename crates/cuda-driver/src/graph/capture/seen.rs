@@ -12,8 +12,8 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::graph::Owners;
 use crate::graph::parts::{NodeInfo, Parts, index};
-use crate::handle::SendPtr;
 use crate::stream::Stream;
+use crate::types::SendPtr;
 use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
 
 /// The state of a stream that is capturing.

@@ -18,8 +18,9 @@ use crate::context::Context;
 use crate::deferred::must_not_wait;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::memory::{DeviceRepr, bytes_of};
+use crate::types::SendPtr;
 
 bitflags::bitflags! {
     /// Options of a registration. Unnamed bits are kept.

@@ -88,7 +88,7 @@ mod tests {
     use std::ptr;
 
     use super::{ArrayBox, LARGE};
-    use crate::handle::SendPtr;
+    use crate::types::SendPtr;
 
     fn array_box(width: usize, height: usize, depth: usize) -> ArrayBox {
         ArrayBox {

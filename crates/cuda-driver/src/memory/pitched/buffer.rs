@@ -94,7 +94,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
                 cuMemAllocPitch_v2(&raw mut address, &raw mut pitch, width, height, element)
             )
         }
-        .map_err(|error| Error::of_allocation(error, bytes).with_memory_of(stream.context()))?;
+        .map_err(|error| stream.context().allocation_error(error, bytes))?;
         drop(current);
         let all = pitch.saturating_mul(height);
         // SAFETY: the memory must come from `cuMemAllocPitch`, and no other code may free it ← it

@@ -8,10 +8,9 @@ use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUarray, CUarray_st, CUdeviceptr, C
 
 use crate::driver::call;
 use crate::error::DriverError;
-use crate::handle::SendPtr;
 use crate::observer::Work;
 use crate::stream::Stream;
-use crate::types::WorkKind;
+use crate::types::{SendPtr, WorkKind};
 
 /// A box of bytes on the device.
 #[derive(Clone, Copy, Debug)]

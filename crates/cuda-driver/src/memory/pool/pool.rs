@@ -15,11 +15,12 @@ use crate::context::Context;
 use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::handle::{Destroy, Handle, SendPtr};
+use crate::handle::{Destroy, Handle};
 use crate::memory::{Block, Memory, MemoryLocation, Reclaim, Source, location, location_of};
 use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
 use crate::tracking::{DestroyWhenIdle, Report, report_of};
+use crate::types::SendPtr;
 
 const NONE: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE;
 
@@ -448,7 +449,7 @@ impl MemoryPool {
                 cuMemAllocFromPoolAsync(&raw mut address, bytes, self.as_raw(), queueing.raw())
             )
         }
-        .map_err(|error| Error::of_allocation(error, bytes).with_memory_of(owner.context()))?;
+        .map_err(|error| owner.context().allocation_error(error, bytes))?;
         let pool: Arc<dyn Reclaim> = Arc::<Inner>::clone(&self.0);
         // SAFETY: the memory must be stream-ordered memory that no other code frees ← it was
         // allocated just now.

@@ -18,8 +18,9 @@ use super::StreamFlags;
 use crate::context::{Context, Current};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
-use crate::handle::{Handle, SendPtr};
+use crate::handle::Handle;
 use crate::stream_state::{Kind, StreamState};
+use crate::types::SendPtr;
 
 /// How a stream treats calls that queue work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

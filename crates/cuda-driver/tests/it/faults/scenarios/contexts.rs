@@ -12,7 +12,7 @@ use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sys::{CUcontext, DriverLibrary};
 
-use super::{Fixture, Result, Scenario, one};
+use super::{Fixture, Result, Scenario, one, two};
 
 pub(super) const ALL: &[Scenario] = &[
     one("owned context", owned),
@@ -21,7 +21,7 @@ pub(super) const ALL: &[Scenario] = &[
     one("bound thread", bound),
     one("borrowed context", borrowed),
     one("known context", known),
-    one("reset", reset),
+    two("reset", reset),
     one("green", green),
     one("work queues", work_queues),
 ];
@@ -193,6 +193,7 @@ fn known(fixture: &Fixture) -> Result<()> {
 
 /// Resets the primary context, which is invalid while other code uses it.
 fn reset(fixture: &Fixture) -> Result<()> {
-    // SAFETY: nothing in the context is in use: the remaining handles only release it.
-    unsafe { fixture.context.device().reset_primary_context() }
+    let context = fixture.driver.device(1)?.primary_context()?;
+    // SAFETY: nothing in the context is in use: the remaining handle only releases it.
+    unsafe { context.device().reset_primary_context() }
 }

@@ -11,7 +11,7 @@ use crate::types::Number;
 pub(crate) type Pointees = Box<[Option<Number>]>;
 
 /// Reads the types in the mangled name of a kernel. The result is empty for any other name.
-pub(super) fn of_mangled(name: &str) -> Pointees {
+pub(crate) fn of_mangled(name: &str) -> Pointees {
     let Some(rest) = name.strip_prefix("_Z") else {
         return Pointees::default();
     };
