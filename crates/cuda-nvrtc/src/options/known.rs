@@ -2,6 +2,8 @@
 //! what the versions 12.0 to 13.5 were found to accept, which is sometimes earlier than their
 //! manuals say.
 
+use std::ops::Range;
+
 use cuda_sys::Version;
 
 /// An option, or one value of an option, that is newer than NVRTC 12.0.
@@ -100,9 +102,23 @@ pub(super) fn names_pch_file(option: &[u8]) -> bool {
         .any(|known| name.windows(known.len()).any(|part| part == *known))
 }
 
+/// The versions that store precompiled headers in the current folder, unless an option names one.
+const PCH_IN_CURRENT_FOLDER: Range<Version> = Version::new(12080)..Version::new(13000);
+
+/// Returns whether NVRTC would store precompiled headers in the current folder, where other
+/// processes may replace them.
+pub(super) fn are_pch_files_shared<'a>(
+    options: impl Iterator<Item = &'a [u8]> + Clone,
+    found: Version,
+) -> bool {
+    PCH_IN_CURRENT_FOLDER.contains(&found)
+        && options.clone().any(is_automatic_pch)
+        && !options.into_iter().any(names_pch_file)
+}
+
 /// Returns whether an option makes NVRTC create and use precompiled headers in files that it names
 /// itself. NVRTC ignores white space around an option.
-pub(super) fn is_automatic_pch(option: &[u8]) -> bool {
+fn is_automatic_pch(option: &[u8]) -> bool {
     let name = option.split(|byte| *byte == b'=').next().unwrap_or(option);
     let is_text = |byte: &u8| !byte.is_ascii_control() && *byte != b' ';
     let name: Vec<u8> = name.iter().copied().filter(is_text).collect();

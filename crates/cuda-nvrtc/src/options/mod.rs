@@ -62,10 +62,6 @@ struct Item {
 const RAW: &str = "";
 
 const UNCHECKED: &str = "unchecked";
-/// The version that introduced precompiled headers.
-const PCH_SINCE: Version = Version::new(12080);
-/// The first version that stores precompiled headers in a folder of the process.
-const PCH_FOLDER_SINCE: Version = Version::new(13000);
 
 impl Options {
     /// Creates options with NVRTC's defaults.
@@ -318,10 +314,9 @@ impl Options {
     /// `--pch`—Creates and uses precompiled headers, for this process only. NVRTC 13.0.
     ///
     /// NVRTC stores them in a new folder that only this user can access, in the folder for
-    /// temporary files, and deletes it when the process ends. NVRTC 12.8 and 12.9 store them in the
-    /// current folder, where other processes may replace them. Those versions need
-    /// [`precompiled_headers_dir`](Self::precompiled_headers_dir) too; without it, the compilation
-    /// fails with [`Error::SharedPchFolder`].
+    /// temporary files, and deletes it when the process ends. NVRTC 12.8 and 12.9 use the current
+    /// folder; with them, the compilation fails with [`Error::SharedPchFolder`] unless
+    /// [`precompiled_headers_dir`](Self::precompiled_headers_dir) names another one.
     pub fn precompiled_headers(self, on: bool) -> Self {
         self.flag("--pch", on)
     }
@@ -442,22 +437,18 @@ impl Options {
             let option = String::from_utf8_lossy(&item.text).into_owned();
             return Err(Error::UnsafeOption { option });
         }
-        let has = |test: fn(&[u8]) -> bool| self.items.iter().any(|item| test(&item.text));
-        let is_shared = PCH_SINCE <= found && found < PCH_FOLDER_SINCE;
-        if is_shared && has(known::is_automatic_pch) && !has(known::names_pch_file) {
+        let texts = self.items.iter().map(|item| item.text.as_slice());
+        if known::are_pch_files_shared(texts, found) {
             return Err(Error::SharedPchFolder { found });
         }
         let render = |text: Vec<u8>| {
             let option = String::from_utf8_lossy(&text).into_owned();
-            match known::needs(&option) {
-                Some(since) if since > found => {
-                    return Err(Error::OptionTooNew {
-                        option,
-                        since,
-                        found,
-                    });
-                }
-                _ => {}
+            if let Some(since) = known::needs(&option).filter(|since| *since > found) {
+                return Err(Error::OptionTooNew {
+                    option,
+                    since,
+                    found,
+                });
             }
             CString::new(text).map_err(|nul| Error::Nul {
                 place: format!("the option {option:?}"),

@@ -311,6 +311,8 @@ fn pool_memory_is_imported_without_a_context() {
             ok(other.cuDevicePrimaryCtxReset_v2(0));
         }
         assert_eq!(sim.download::<u32>(addr, N), [5; N]);
+        ok(other.cuDevicePrimaryCtxRetain(&raw mut context, 0));
+        ok(other.cuCtxSetCurrent(context));
         ok(other.cuMemFree_v2(opened));
         assert_eq!(other.cuMemFree_v2(opened), BAD);
         ok(other.cuMemPoolDestroy(imported));
