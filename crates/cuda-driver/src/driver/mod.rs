@@ -17,13 +17,10 @@ pub use liveness::LivenessToken;
 use std::cmp::Ordering;
 use std::fmt;
 use std::mem;
-use std::ptr;
 use std::sync::atomic::{self, AtomicBool};
 use std::sync::{Arc, Weak};
 
-use cuda_sys::{
-    CUcontext, CUdevice, CUresult, DriverLibrary, DriverTable, Function, Version, calls,
-};
+use cuda_sys::{CUdevice, CUresult, DriverLibrary, DriverTable, Function, Version, calls};
 use once_cell::sync::OnceCell;
 
 use self::reset::ContextState;
@@ -447,12 +444,4 @@ impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Driver({}, CUDA {})", self.origin(), self.version())
     }
-}
-
-/// Returns the context that is current on this thread, if the driver says so.
-fn current_of(table: &DriverTable) -> Option<CUcontext> {
-    let mut current = ptr::null_mut();
-    // SAFETY: the pointer must be writable ← it points to a local.
-    let asked = unsafe { table.cuCtxGetCurrent(&raw mut current) };
-    asked.is_success().then_some(current)
 }

@@ -116,7 +116,9 @@ pub(super) fn called() -> BTreeSet<String> {
             }
             for (at, _) in code.match_indices("cu") {
                 let before = code[..at].chars().next_back();
-                if before.is_some_and(|it| it.is_alphanumeric() || matches!(it, '_' | ':' | '"')) {
+                if before
+                    .is_some_and(|it| it.is_alphanumeric() || matches!(it, '_' | ':' | '"' | '`'))
+                {
                     continue;
                 }
                 let is_part = |it: &char| it.is_alphanumeric() || *it == '_';

@@ -73,6 +73,8 @@ const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
         OUT_OF_MEMORY,
         "the copy waits for a block",
     ),
+    ("cuCtxGetId", Any, &[], RESET),
+    ("cuDevicePrimaryCtxGetState", Any, &[], RESET),
 ];
 
 /// Calls whose failure need not be reported in one particular scenario.
@@ -171,6 +173,7 @@ const MODE: &str = "internal calls are then made in the thread's own mode";
 const UNKNOWN: &str = "work of unknown state counts as not done";
 const DROP: &str = "a drop cannot report an error";
 const WAIT: &str = "a drop that cannot wait leaks its resource";
+const RESET: &str = "a reset of the context is then found later, or not at all";
 const TAIL: &str = "the tail of the stream fences the use, or is waited for";
 const FEWER: &str = "the copy continues with fewer blocks";
 const PLANNED: &str = "the scenario injects this status itself";
