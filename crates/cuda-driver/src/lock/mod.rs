@@ -76,8 +76,6 @@ pub(crate) mod rank {
         TRACKER,
         /// The replays of one executable graph.
         REPLAYS,
-        /// The nodes of an executable graph that launch checked copies of kernels.
-        CHECKED_NODES,
         /// The page-locked blocks for copies from and to pageable memory.
         STAGING,
         /// The kernels of a module that were analysed.
@@ -100,6 +98,9 @@ pub(crate) mod rank {
         STREAM_REPORTS,
         /// The events recorded on a stream, in order.
         STREAM_TAIL,
+        /// The nodes of an executable graph that launch checked copies of kernels. A replay on a
+        /// blocking stream reads them while it holds the tails of the blocking streams.
+        CHECKED_NODES,
         /// The events of a context that are free to be used again.
         FREE_EVENTS,
         /// The streams of a context by the address of the raw stream.
