@@ -107,8 +107,8 @@ impl Function {
         })))
     }
 
-    /// Adds the types that the parameters point to, unless the name has told them. The function was
-    /// created just now.
+    /// Adds the types that the parameters point to, unless the mangled name states them. The
+    /// function was created just now, so this is its only handle.
     pub(super) fn with_pointees(mut self, pointees: &Pointees) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0)
             && inner.pointees.is_empty()

@@ -26,7 +26,7 @@ pub(crate) fn of_mangled(name: &str) -> Pointees {
     pointees.into()
 }
 
-/// A type, as far as it is told apart.
+/// A type. Only numbers and pointers to numbers are distinguished.
 #[derive(Clone, Copy)]
 enum Type {
     Number(Number),
