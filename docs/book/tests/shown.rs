@@ -57,7 +57,7 @@ fn getting_started_shows_the_violation_and_the_wrong_argument() {
     let violation = x.to_vec().unwrap_err().to_string();
     let parts = [
         "kernel scale tried to read 4 bytes at 0x",
-        "at offset 12 of argument 1, which has 12 bytes; PTX line ",
+        "at offset 12 of argument 1, which has 12 bytes: pass more elements, ",
         "block (0, 0, 0), thread (3, 0, 0); no other thread has a violation",
     ];
     assert_shown("getting-started.md", &violation, &parts);

@@ -185,6 +185,12 @@ impl DriverError {
         if self.is_reset {
             return Some(RESET);
         }
+        if self.status == CUresult::CUDA_ERROR_ILLEGAL_ADDRESS {
+            return Some(
+                "to find the access, launch the kernel safely, use the software device, or run \
+                 compute-sanitizer",
+            );
+        }
         if !self.call.name.starts_with("cuEventElapsedTime") {
             return None;
         }

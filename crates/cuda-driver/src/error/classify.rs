@@ -74,7 +74,7 @@ impl Error {
             Self::ChildChanged
             | Self::OtherGraph
             | Self::NodeGone
-            | Self::GraphCycle
+            | Self::GraphCycle { .. }
             | Self::Instantiate(_)
             | Self::GraphUpdate(_)
             | Self::GraphOrder { .. }

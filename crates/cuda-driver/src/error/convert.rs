@@ -11,7 +11,7 @@ use crate::types::JitLog;
 impl From<NulError> for Error {
     fn from(error: NulError) -> Self {
         Self::NulByte {
-            what: "the text",
+            what: "the PTX text",
             position: error.nul_position(),
         }
     }

@@ -1,6 +1,6 @@
 //! The trait for objects that an error describes, and the error for objects of different contexts.
 
-use super::Error;
+use super::{ArgumentError, Error};
 
 /// An object that an error describes.
 pub(crate) trait Described {
@@ -32,5 +32,14 @@ impl Error {
             *argument = Some(index);
         }
         self
+    }
+
+    /// Says that a signature, not the arguments of a launch, does not match the parameters.
+    #[cold]
+    pub(crate) fn in_signature(self) -> Self {
+        match self {
+            Self::Argument(error) => Self::Argument(Box::new(ArgumentError::Signature(error))),
+            other => other,
+        }
     }
 }

@@ -64,8 +64,9 @@ impl fmt::Display for Error {
             }
             Self::NoSuchGlobal { name } => write!(
                 f,
-                "the image has no variable named {name:?}; C++ mangles its name if it is `static` or \
-                 in a namespace"
+                "the image has no variable named {name:?}: check its spelling; C++ mangles the name of a \
+                 variable that is `static` or in a namespace: look up the mangled name, or declare \
+                 the variable with `extern \"C\"`"
             ),
             Self::GlobalInUse { name } => {
                 write!(
@@ -74,13 +75,13 @@ impl fmt::Display for Error {
                 )
             }
             Self::NulByte { what, position } => {
-                write!(f, "{what} contains a NUL byte at offset {position}")
+                write!(f, "{what} contains a NUL byte at offset {position}: remove it")
             }
             Self::SizeOverflow { len, size } => {
                 write!(
                     f,
-                    "{len} elements of {size} bytes exceed the largest size, {} bytes; use fewer \
-                     elements",
+                    "{len} elements of {size} bytes are more than {} bytes, the largest size; \
+                     use fewer elements",
                     usize::MAX
                 )
             }
@@ -89,8 +90,8 @@ impl fmt::Display for Error {
                 destination_len,
             } => write!(
                 f,
-                "the source has {source_len} elements, but the destination has {destination_len}; \
-                 copy a slice of the longer one"
+                "the source of the copy has {source_len} elements, but the destination has \
+                 {destination_len}; copy a slice of the longer one"
             ),
             Self::ExtentMismatch {
                 source_extent,
@@ -118,13 +119,17 @@ impl fmt::Display for Error {
                 bytes,
                 size,
             } => {
-                match variable {
-                    Some(name) => write!(f, "the variable {name}")?,
-                    None => f.write_str("the view")?,
-                }
+                let (what, step) = match variable {
+                    Some(name) => (format!("variable {name}"), "look it up as another type"),
+                    None => (
+                        "view".to_owned(),
+                        "slice it to a multiple first, or cast it to another type",
+                    ),
+                };
                 write!(
                     f,
-                    " has {bytes} bytes, which is not a multiple of the element size, {size}"
+                    "the {what} has {bytes} bytes, which is not a multiple of the element size, \
+                     {size}: {step}"
                 )
             }
             Self::PoolLimit {
@@ -133,8 +138,9 @@ impl fmt::Display for Error {
                 reserved,
             } => write!(
                 f,
-                "a block of {bytes} bytes exceeds the limit of the pool, which holds {reserved} \
-                 of {limit} bytes; drop buffers of the pool, or raise the limit with `set_limit`"
+                "an allocation of {bytes} bytes exceeds the limit of the pool, which has allocated \
+                 {reserved} of {limit} bytes; drop buffers of the pool, or raise the limit with \
+                 `set_limit`"
             ),
             Self::ContextGone {
                 call,
@@ -163,7 +169,17 @@ impl fmt::Display for Error {
             ),
             Self::OtherGraph => f.write_str("the node belongs to another graph; pass a node of the graph that is changed, or that the executable was instantiated from"),
             Self::NodeGone => f.write_str("the node was removed from its graph; add it again"),
-            Self::GraphCycle => f.write_str("the edge would create a cycle in the graph; its target already leads to its source"),
+            Self::GraphCycle { from, to } if from == to => write!(
+                f,
+                "an edge from node {from} to itself would create a cycle in the graph: pass another \
+                 node"
+            ),
+            Self::GraphCycle { from, to } => write!(
+                f,
+                "an edge from node {from} to node {to} would create a cycle in the graph, because \
+                 node {to} already leads to node {from}: remove an edge of that path first, or \
+                 reverse the new edge"
+            ),
             Self::Instantiate(error) => error.fmt(f),
             Self::GraphUpdate(error) => error.fmt(f),
             Self::GraphOrder { other } => write!(

@@ -232,7 +232,12 @@ pub enum Error {
     /// A node was removed from its graph.
     NodeGone,
     /// An edge would create a cycle in a graph.
-    GraphCycle,
+    GraphCycle {
+        /// The index of the node at which the edge begins, in the order in which nodes were added.
+        from: u32,
+        /// The index of the node to which the edge leads.
+        to: u32,
+    },
     /// A graph could not be instantiated.
     Instantiate(Box<InstantiateError>),
     /// An executable graph could not be updated from another graph.

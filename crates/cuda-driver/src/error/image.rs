@@ -50,6 +50,16 @@ impl fmt::Display for JitError {
                  compile to a cubin for the device, or use an NVRTC that is not newer than the driver"
             )?;
         }
+        if matches!(
+            self.source.status(),
+            CUresult::CUDA_ERROR_INVALID_IMAGE | CUresult::CUDA_ERROR_INVALID_PTX
+        ) && self.ptx_version.is_none()
+        {
+            f.write_str(
+                ": it is no cubin, no fat binary, and no PTX text, which begins with `.version`; \
+                 CUDA C++ is compiled with `Module::from_source`",
+            )?;
+        }
         for line in self.log.to_string().lines() {
             write!(f, "\n  {line}")?;
         }

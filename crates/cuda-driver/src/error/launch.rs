@@ -61,11 +61,31 @@ pub enum ArgumentError {
         /// The type of the argument.
         given: &'static str,
     },
+    /// A signature, not the arguments of a launch, does not match the parameters of the kernel:
+    /// [`Function::typed`](crate::Function::typed) or
+    /// [`Function::prepare`](crate::Function::prepare) was called with it.
+    Signature(Box<ArgumentError>),
 }
 
 impl fmt::Display for ArgumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Signature(error) => error.write(f, true),
+            error => error.write(f, false),
+        }
+    }
+}
+
+impl ArgumentError {
+    /// Writes the message. `is_signature` is whether a signature has the types, because no launch
+    /// was made.
+    fn write(&self, f: &mut fmt::Formatter<'_>, is_signature: bool) -> fmt::Result {
+        let (place, pass) = match is_signature {
+            true => (" in the signature", "name"),
+            false => ("", "pass"),
+        };
+        match self {
+            Self::Signature(error) => error.write(f, true),
             Self::Count {
                 kernel,
                 expected,
@@ -78,9 +98,15 @@ impl fmt::Display for ArgumentError {
                     plural(*expected)
                 )?;
                 if !parameters.is_empty() {
-                    write!(f, ", {parameters}")?;
+                    write!(f, " {parameters}")?;
                 }
-                write!(f, ", but the launch passes {given}")
+                match is_signature {
+                    true => write!(
+                        f,
+                        ", but the signature has {given}: {pass} the type of each"
+                    ),
+                    false => write!(f, ", but the launch passes {given}"),
+                }
             }
             Self::Mismatch {
                 kernel,
@@ -95,8 +121,8 @@ impl fmt::Display for ArgumentError {
                 }
                 write!(f, " of kernel {kernel} ")?;
                 match given_type {
-                    Some(ty) => write!(f, "is {ty} ({given} byte{})", plural(*given))?,
-                    None => write!(f, "has {given} byte{}", plural(*given))?,
+                    Some(ty) => write!(f, "is {ty} ({given} byte{}){place}", plural(*given))?,
+                    None => write!(f, "has {given} byte{}{place}", plural(*given))?,
                 }
                 let expected = parameter.size;
                 let bytes = format!("{expected} byte{}", plural(expected));
@@ -112,7 +138,7 @@ impl fmt::Display for ArgumentError {
                     }
                     None => write!(f, ", but the parameter has {bytes}")?,
                 }
-                write!(f, ": pass {}", types_of(parameter))
+                write!(f, ": {pass} {}", types_of(parameter))
             }
             Self::Elements {
                 kernel,
@@ -127,10 +153,16 @@ impl fmt::Display for ArgumentError {
                 }
                 write!(
                     f,
-                    " of kernel {kernel} is {given}, but the parameter is a pointer to {expected}: \
-                     pass a buffer of {expected}, or a view with `cast::<{expected}>()` if the \
-                     bytes are meant"
-                )
+                    " of kernel {kernel} is {given}{place}, but the parameter is a pointer to \
+                     {expected}: {pass} a buffer of {expected}"
+                )?;
+                match is_signature {
+                    true => Ok(()),
+                    false => write!(
+                        f,
+                        ", or reinterpret the bytes with `cast::<{expected}>()` of a view"
+                    ),
+                }
             }
             Self::Prepared {
                 kernel,
@@ -265,7 +297,8 @@ impl fmt::Display for LaunchConfigError {
                 most,
             } => write!(
                 f,
-                "kernel {kernel}: {what} is {given}; {least} to {most} is allowed"
+                "kernel {kernel}: {what} is {given}; {least} to {most} is allowed: {}",
+                step(what, *given)
             ),
             Self::PartialCluster {
                 kernel,
@@ -301,6 +334,20 @@ impl fmt::Display for LaunchConfigError {
 }
 
 impl std::error::Error for LaunchConfigError {}
+
+/// Returns what to do if `what` cannot be `given`.
+fn step(what: &str, given: u64) -> &'static str {
+    match what {
+        _ if given == 0 => "make no launch if there is nothing to do",
+        "grid.x" => "let each thread process several elements",
+        "grid.y" | "grid.z" => "use grid.x, which may be larger, for the longest dimension",
+        "the number of blocks per cluster" => "use smaller clusters",
+        _ if what.starts_with("dynamic shared memory") => {
+            "use less, for example smaller tiles, or keep the data in global memory"
+        }
+        _ => "use smaller blocks, and more of them",
+    }
+}
 
 impl LaunchConfigError {
     /// The quantity that is not allowed: `grid.x`, `the number of threads per block`, …

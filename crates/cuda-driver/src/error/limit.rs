@@ -2,7 +2,12 @@
 
 use std::fmt;
 
+use cuda_sys::CUresult;
+
 use super::DriverError;
+
+/// The number of blocks that a cluster can have on every device that knows clusters.
+const PORTABLE_CLUSTER: u64 = 8;
 
 /// The driver refused a launch because of the number of its blocks. Only the driver knows the
 /// limit, which depends on the registers and the shared memory of the kernel.
@@ -52,10 +57,19 @@ impl fmt::Display for LaunchLimitError {
         } = self;
         write!(
             f,
-            "{source}; kernel {kernel}: {what} is {given}, but at most {most} fit on the device \
-             with blocks of this size: pass fewer blocks, or use smaller blocks or less shared \
-             memory"
-        )
+            "{source}; kernel {kernel}: {what} is {given}, but at most {most} "
+        )?;
+        match source.status() {
+            // The driver reports 8 for any kernel that may not have larger clusters.
+            CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE if *most == PORTABLE_CLUSTER => f.write_str(
+                "are allowed by default: pass fewer blocks, or, as some devices have room for more, \
+                 call `Function::allow_non_portable_cluster_size`",
+            ),
+            _ => f.write_str(
+                "fit on the device with blocks of this size: pass fewer blocks, or use smaller \
+                 blocks or less shared memory",
+            ),
+        }
     }
 }
 

@@ -27,15 +27,12 @@ impl fmt::Display for PtxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotText { found, advice } => {
-                write!(
-                    f,
-                    "the bytes are not PTX text: they begin as {found}; {advice}"
-                )
+                write!(f, "the bytes are {found}, not PTX text; {advice}")
             }
             Self::Defect { line, message } => write!(
                 f,
-                "the PTX text has an error by which NVIDIA's assembler can end the process: line \
-                 {line}: {message}"
+                "line {line} of the PTX text: {message}; NVIDIA's assembler can end the process \
+                 because of this error, so the text was not compiled: correct it"
             ),
         }
     }

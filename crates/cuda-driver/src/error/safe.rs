@@ -212,7 +212,8 @@ impl Violation {
         } else if end > bytes {
             write!(
                 f,
-                ", at offset {} of argument {argument}, which has {bytes} bytes",
+                ", at offset {} of argument {argument}, which has {bytes} bytes: pass more \
+                 elements, or compare the index with their number in the kernel",
                 self.offset
             )
         } else {
@@ -221,7 +222,12 @@ impl Violation {
                 ViolationKind::Write | ViolationKind::Atomic if self.is_read_only => f.write_str(
                     ", which was passed as `&`: pass `&mut` for memory that the kernel writes",
                 ),
-                _ => write!(f, ": the address is not a multiple of {}", self.bytes),
+                _ => write!(
+                    f,
+                    ": the address is not a multiple of {}: correct the offset, or access smaller \
+                     elements",
+                    self.bytes
+                ),
             }
         }
     }
@@ -241,8 +247,8 @@ impl Violation {
         if *is_dynamic && *bytes < size.max(1) {
             write!(
                 f,
-                ", but `{name}` has the size that the launch gives, and this launch gives {bytes} \
-                 bytes of dynamic shared memory: set the size with `LaunchConfig::with_shared_bytes`"
+                ", but `{name}` is dynamic shared memory, of which this launch has {bytes} bytes: \
+                 set the size with `LaunchConfig::with_shared_bytes`"
             )
         } else if self.is_misaligned() {
             write!(
@@ -253,8 +259,8 @@ impl Violation {
         } else if *is_dynamic {
             write!(
                 f,
-                ", outside of `{name}`, which has the {bytes} bytes of dynamic shared memory that \
-                 the launch gives: raise them with `LaunchConfig::with_shared_bytes`, or correct \
+                ", outside of `{name}`, the {bytes} bytes of dynamic shared memory of this \
+                 launch: raise them with `LaunchConfig::with_shared_bytes`, or correct \
                  the index"
             )
         } else {

@@ -127,7 +127,7 @@ impl Owners {
                 } => {
                     let of = tracker.owning_stream().context();
                     if of != context {
-                        return Err(Error::other_context("a buffer", of, context));
+                        return Err(Error::other_context("a buffer of the node", of, context));
                     }
                     Used::Device(Lease::of_tracker(&tracker, is_managed, number)?)
                 }
@@ -152,7 +152,7 @@ impl Owners {
     ) -> Result<()> {
         let of = memory.owning_stream().context();
         if of != context {
-            return Err(Error::other_context("a buffer", of, context));
+            return Err(Error::other_context("a buffer of the node", of, context));
         }
         // A graph that allocates no memory may have the number 0.
         let is_own = number != NO_GRAPH && memory.tracker.graph() == number;

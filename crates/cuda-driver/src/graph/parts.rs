@@ -315,7 +315,7 @@ impl Parts {
                 .topology()
                 .is_before(to, after(from).unwrap_or_default(), false)
         {
-            return Err(Error::GraphCycle);
+            return Err(Error::GraphCycle { from, to });
         }
         Ok(None)
     }

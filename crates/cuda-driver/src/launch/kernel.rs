@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::args::KernelArgs;
 use super::queue::sealed::TOKEN;
 use super::{LaunchAttributes, LaunchConfig, Queue};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, GrowableBuffer, InPlace, SharedSlice,
@@ -182,7 +182,8 @@ impl Function {
     /// parameters differ from those of the kernel. If neither the driver nor the image describes
     /// [the parameters](Self::parameters), nothing is checked.
     pub fn typed<P: KernelParams>(&self) -> Result<Kernel<P>> {
-        self.check_arguments(P::SIZES, P::ARG_TYPES)?;
+        self.check_arguments(P::SIZES, P::ARG_TYPES)
+            .map_err(Error::in_signature)?;
         Ok(Kernel {
             function: self.clone(),
             parameters: PhantomData,

@@ -141,7 +141,8 @@ impl Function {
     pub fn prepare(&self, signature: &[ParamType]) -> Result<PreparedKernel> {
         let sizes: Vec<usize> = signature.iter().map(|it| it.size).collect();
         let types: Vec<ArgType> = signature.iter().map(|it| it.ty).collect();
-        self.check_arguments(&sizes, &types)?;
+        self.check_arguments(&sizes, &types)
+            .map_err(Error::in_signature)?;
         Ok(PreparedKernel {
             function: self.clone(),
             signature: signature.into(),

@@ -4,16 +4,17 @@ use cuda_sys::image::Ptx;
 
 use crate::error::{Error, PtxError, Result};
 
-const BINARY: &str = "load it as `Cubin` or `Fatbin`, whose constructors are unsafe";
+const CUBIN: &str = "load it as `Cubin`, whose constructors are unsafe";
+const FATBIN: &str = "load it as `Fatbin`, whose constructors are unsafe";
 const COMPRESSED: &str = "decompress it first";
 const UTF_8: &str = "convert it to UTF-8 without a byte order mark";
 
 /// What bytes begin with that are no PTX text, and what to do. A driver recognizes the first three
 /// by these bytes, whatever the caller says, and then reads beyond the end of the text.
 const OTHERS: [(&[u8], &str, &str); 12] = [
-    (b"\x7fELF", "a cubin (ELF)", BINARY),
-    (b"\x50\xed\x55\xba", "a fat binary", BINARY),
-    (b"\xb1\x43\x62\x46", "the wrapper of a fat binary", BINARY),
+    (b"\x7fELF", "a cubin (ELF)", CUBIN),
+    (b"\x50\xed\x55\xba", "a fat binary", FATBIN),
+    (b"\xb1\x43\x62\x46", "the wrapper of a fat binary", FATBIN),
     (b"\xed\x43\x4e\x7f", "LTO-IR", "link it with `LtoLinker`"),
     (b"BC\xc0\xde", "LLVM bitcode", "compile it to PTX first"),
     (
@@ -24,7 +25,11 @@ const OTHERS: [(&[u8], &str, &str); 12] = [
     (b"\x1f\x8b", "gzip", COMPRESSED),
     (b"\x28\xb5\x2f\xfd", "Zstandard", COMPRESSED),
     (b"PK\x03\x04", "a ZIP archive", COMPRESSED),
-    (b"\xef\xbb\xbf", "a UTF-8 byte order mark", UTF_8),
+    (
+        b"\xef\xbb\xbf",
+        "UTF-8 with a byte order mark",
+        "remove the mark (EF BB BF)",
+    ),
     (b"\xff\xfe", "UTF-16", UTF_8),
     (b"\xfe\xff", "UTF-16", UTF_8),
 ];

@@ -4,7 +4,7 @@ use cuda_driver::Error;
 use cuda_driver::graph::{Capture, EagerCapture};
 use cuda_driver::prelude::*;
 
-use crate::support::{everywhere, everywhere_since, filled};
+use crate::support::{everywhere, everywhere_since, filled, new_stream};
 
 #[test]
 fn a_call_on_a_stream_leaves_an_empty_capture() {
@@ -67,7 +67,9 @@ fn an_empty_capture_leaves_an_existing_graph_as_it_was() {
 #[test]
 fn buffers_of_a_forgotten_capture_are_used_elsewhere() {
     for fixture in everywhere() {
-        let (lost, stream) = (fixture.stream(), fixture.stream());
+        // The capture stays open, so calls that wait for the whole context are refused for ever.
+        let context = Context::new(&fixture.context.device(), ContextFlags::empty()).unwrap();
+        let (lost, stream) = (new_stream(&context), new_stream(&context));
         let x = filled(&lost, 4, 6);
         lost.synchronize().unwrap();
         std::mem::forget(EagerCapture::begin(&lost).unwrap());

@@ -2,7 +2,7 @@
 
 use cuda_driver::Error;
 use cuda_driver::error::ArgumentError;
-use cuda_driver::launch::ParamType;
+use cuda_driver::launch::{ArgType, ParamType, Tracked};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
@@ -24,6 +24,7 @@ fn index(error: Error) -> usize {
     match error {
         Error::Argument(error) => match *error {
             ArgumentError::Elements { index, .. } => index,
+            ArgumentError::Signature(error) => index(Error::Argument(error)),
             other => panic!("{other}"),
         },
         other => panic!("{other}"),
@@ -103,4 +104,37 @@ fn lists_and_signatures_are_compared_too() {
     let fine = kernel.prepare(&[ParamType::writes::<f32>(), ParamType::reads::<f32>()]);
     // The elements are not compared again with those of the signature.
     assert!(fine.unwrap().args().push(&mut x).is_ok());
+}
+
+/// A vector of a user's type, whose representation is `f64`.
+struct Weights<'a>(DeviceSlice<'a, f64>);
+
+// SAFETY: the value and the memory are those of the view.
+unsafe impl<'a> KernelArg for Weights<'a> {
+    type Value = <DeviceSlice<'a, f64> as KernelArg>::Value;
+
+    const ARG_TYPE: ArgType = ArgType::address_of(<f64 as DeviceRepr>::ARG_TYPE);
+
+    fn value(&self) -> Self::Value {
+        self.0.value()
+    }
+
+    fn tracked(&self) -> Option<Tracked<'_>> {
+        self.0.tracked()
+    }
+}
+
+#[test]
+fn a_newtype_states_its_elements() {
+    let fixture = software(Builder::new());
+    let (stream, config) = (fixture.stream(), LaunchConfig::new(1, 1));
+    let x = DeviceBuffer::<f64>::zeroed(&stream, 4).unwrap();
+    let y = DeviceBuffer::<f32>::zeroed(&stream, 4).unwrap();
+    let launch = |letter| {
+        let kernel = kernel(&fixture, letter);
+        // SAFETY: the kernel accesses nothing.
+        unsafe { stream.launch(&kernel, config, (Weights(x.as_slice()), &y)) }
+    };
+    launch("d").unwrap();
+    assert_eq!(index(launch("f").unwrap_err()), 0);
 }

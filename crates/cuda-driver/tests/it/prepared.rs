@@ -99,12 +99,12 @@ fn arguments_are_compared_with_the_signature() {
     let missing = unsafe { mix.launch(&stream, config, &args) }.unwrap_err();
     assert_eq!(
         text(missing),
-        "kernel mix takes 3 arguments, (Writes<u32>, Reads<u32>, u32), but the launch passes 2"
+        "kernel mix takes 3 arguments (Writes<u32>, Reads<u32>, u32), but the launch passes 2"
     );
     args.push(N).unwrap();
     assert_eq!(
         text(args.push(N).unwrap_err()),
-        "kernel mix takes 3 arguments, (Writes<u32>, Reads<u32>, u32), but the launch passes 4"
+        "kernel mix takes 3 arguments (Writes<u32>, Reads<u32>, u32), but the launch passes 4"
     );
     // SAFETY: the launch is refused.
     let foreign = unsafe { prepared(&fixture).launch(&stream, config, &args) }.unwrap_err();

@@ -92,7 +92,7 @@ fn machine_code_in_a_text_is_refused() {
         (b"\xff\xfe.\x01", "UTF-16"),
         (
             b"\xef\xbb\xbf.version 8.0\n.target sm_80\n",
-            "a UTF-8 byte order mark",
+            "UTF-8 with a byte order mark",
         ),
     ] {
         for error in load_everywhere(&fixture, &Ptx::new(bytes).unwrap()) {
@@ -105,9 +105,7 @@ fn machine_code_in_a_text_is_refused() {
             );
             let text = error.to_string();
             assert!(
-                text.starts_with(&format!(
-                    "the bytes are not PTX text: they begin as {found}; "
-                )),
+                text.starts_with(&format!("the bytes are {found}, not PTX text; ")),
                 "{text}"
             );
         }

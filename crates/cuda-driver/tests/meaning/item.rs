@@ -195,6 +195,13 @@ impl Item {
         head.split('.').any(|it| it == modifier)
     }
 
+    /// Whether the memory must be global or shared.
+    fn is_common(&self) -> bool {
+        let synchronizes = ["relaxed", "acquire", "release"];
+        matches!(self.opcode.as_str(), "atom" | "red")
+            || synchronizes.iter().any(|modifier| self.has(modifier))
+    }
+
     fn address(&self, operand: &ExampleOperand) -> Option<Address> {
         let OperandRole::Address { kind, bytes } = operand.role else {
             return None;
@@ -327,6 +334,9 @@ pub(crate) fn runs(items: &[Item]) -> Vec<Run> {
         let places: &[Option<Place>] = match (is_generic, item.opcode.as_str()) {
             (false, _) => &[None],
             (true, "wmma") => &[Some(Place::Global), Some(Place::Shared)],
+            // The manual leaves it undefined what these do in local memory, and the analysis
+            // proves no such access.
+            (true, _) if item.is_common() => &[Some(Place::Global), Some(Place::Shared)],
             (true, _) => &[Some(Place::Global), Some(Place::Shared), Some(Place::Local)],
         };
         for place in places {

@@ -94,6 +94,7 @@ fn root_info(round: &Round<'_>, root: Symbol, access: &Access) -> Option<RootInf
                 Some(Space::Global) => info.space == Space::Global,
                 Some(space) => !is_generic && info.space == space,
             };
+            let fits = fits && access.fits(info.space);
             // Matrices exist in these two spaces only.
             let holds_tiles = matches!(info.space, Space::Global | Space::Shared);
             (fits && (access.tile.is_none() || holds_tiles)).then(|| RootInfo {

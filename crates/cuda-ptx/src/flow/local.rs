@@ -5,7 +5,7 @@
 
 use super::graph::Graph;
 use super::local_loops::{Base, Fill, fills};
-use super::op::{Access, AccessKind, Block, Ins, Op, Source, Value, Var};
+use super::op::{Access, Block, Ins, Op, Source, Value, Var};
 use super::results::{Cause, Results};
 use crate::ast::Space;
 
@@ -167,9 +167,7 @@ impl Locals<'_> {
         };
         let access = &self.accesses[number as usize];
         let is_local = matches!(access.space, None | Some(Space::Local)) && access.is_simple;
-        if let (Base::At(var, offset), AccessKind::Write, true) =
-            (self.base(ins), access.kind, is_local)
-        {
+        if let (Base::At(var, offset), true) = (self.base(ins), access.is_store && is_local) {
             let from = offset.wrapping_add(access.offset);
             write(&mut written[var as usize], from, access.size.into());
         }

@@ -2,7 +2,7 @@
 //! after a constant number of iterations.
 
 use super::graph::Graph;
-use super::op::{Access, AccessKind, Block, Ins, Op, Phi, Relation, Source, Value};
+use super::op::{Access, Block, Ins, Op, Phi, Relation, Source, Value};
 
 /// The largest number of iterations that is followed.
 const MAX_COUNT: i64 = 4096;
@@ -187,9 +187,8 @@ impl Search<'_> {
             let Some(pointer) = counters.iter().find(|it| it.phi == base) else {
                 continue;
             };
-            if let (Base::At(var, offset), AccessKind::Write, true) =
-                (bases[pointer.entry as usize], access.kind, access.is_simple)
-            {
+            let is_store = access.is_store && access.is_simple;
+            if let (Base::At(var, offset), true) = (bases[pointer.entry as usize], is_store) {
                 fills.push(Fill {
                     block: exit,
                     var,

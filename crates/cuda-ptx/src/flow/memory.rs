@@ -105,6 +105,8 @@ impl<'a> Decoder<'a> {
         self.accesses.push(Access {
             kind,
             space,
+            is_common: is_common(instruction),
+            is_store: instruction.opcode == "st",
             size: size.unwrap_or(1),
             is_simple: size.is_some(),
             tile: None,
@@ -394,4 +396,15 @@ fn elements<'o, 'a>(target: &'o Operand<'a>) -> &'o [Operand<'a>] {
 fn is_signed(instruction: &Instruction<'_>) -> bool {
     let ty = instruction.modifiers.last().copied().unwrap_or("");
     ty.starts_with('s')
+}
+
+/// Whether only global and shared memory may be accessed. With a generic address of other memory, the
+/// manual leaves the behaviour undefined. For example, `red` with the address of a local variable may
+/// change nothing on an H200.
+fn is_common(instruction: &Instruction<'_>) -> bool {
+    let synchronizes = ["relaxed", "acquire", "release"];
+    matches!(instruction.opcode, "atom" | "red")
+        || synchronizes
+            .iter()
+            .any(|modifier| instruction.has(modifier))
 }

@@ -258,6 +258,11 @@ pub(crate) struct Access {
     pub(crate) kind: AccessKind,
     /// The state space; `None` for a generic address.
     pub(crate) space: Option<Space>,
+    /// Whether only global and shared memory may be accessed, even with a generic address.
+    pub(crate) is_common: bool,
+    /// Whether it stores: an atomic operation or a `discard` does not set the bytes to a value of
+    /// the thread.
+    pub(crate) is_store: bool,
     /// The number of bytes; for a `tile`, those of all lines.
     pub(crate) size: u32,
     /// Whether it accesses `size` bytes at one address: not for matrices.
@@ -278,6 +283,13 @@ pub(crate) struct Access {
     pub(crate) operand: u32,
     /// The use of a texture or a surface, whose handle takes the place of the address.
     pub(crate) object: Option<ObjectUse>,
+}
+
+impl Access {
+    /// Whether a generic address may be that of a variable in `space`.
+    pub(crate) fn fits(&self, space: Space) -> bool {
+        !self.is_common || matches!(space, Space::Global | Space::Shared)
+    }
 }
 
 impl Access {

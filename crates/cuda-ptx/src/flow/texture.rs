@@ -131,6 +131,8 @@ impl<'a> Decoder<'a> {
         self.accesses.push(Access {
             kind,
             space: None,
+            is_common: false,
+            is_store: false,
             size,
             is_simple: true,
             tile: None,

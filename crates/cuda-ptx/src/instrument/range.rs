@@ -42,7 +42,7 @@ impl<'k> Writer<'_, 'k> {
                 Some(space) => var.space == space,
                 None => var.is_table || matches!(var.space, Space::Shared | Space::Local),
             };
-            is_root && fits && var.is_used && !var.is_module
+            is_root && fits && access.fits(var.space) && var.is_used && !var.is_module
         });
         roots.extend(variables.map(|var| AllowedRoot::Variable(var, is_generic)));
         roots

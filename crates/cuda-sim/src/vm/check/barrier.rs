@@ -180,7 +180,8 @@ pub(in crate::vm) fn missed_barriers(warps: &[Warp], env: &Env<'_>) {
                     .collect(),
                 times: 1,
                 message: format!(
-                    "{} of {all} threads skip a barrier that other threads wait at",
+                    "{} of {all} threads skip a barrier that other threads wait at; place the barrier \
+                     where all threads of the block reach it",
                     missing.len()
                 ),
             }

@@ -77,7 +77,9 @@ const STORE_ROWS: &[Row] = &[
 
 pub(super) const ATOMICS: Chapter = Chapter {
     title: "Atomic operations",
-    note: "A generic address may be one in local memory; an H200 then makes a plain access.",
+    note: "A generic address must be one in global or shared memory: the manual leaves it undefined \
+           what happens in local memory. The same applies to loads and stores with `.relaxed`, \
+           `.acquire` or `.release`.",
     rows: ATOMIC_ROWS,
 };
 
