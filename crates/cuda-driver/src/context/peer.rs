@@ -41,14 +41,18 @@ impl Context {
     /// `cuCtxDisablePeerAccess(peer)`—Disables this access, for all code that uses this context. If
     /// the access is not enabled, the call succeeds.
     ///
-    /// A kernel that still uses the access faults.
-    ///
     /// # Errors
     ///
     /// [`Error::OtherContext`](crate::Error::OtherContext) if `peer` belongs to another driver.
+    ///
+    /// # Safety
+    ///
+    /// No queued or running work of this context uses memory of `peer`, and no view for this context
+    /// exists that [`for_peer`](crate::DeviceSlice::for_peer) has returned for such memory: a kernel
+    /// that still uses the access faults, after which the process cannot use the device.
     #[doc(alias = "cuCtxDisablePeerAccess")]
     #[doc(alias = "cudaDeviceDisablePeerAccess")]
-    pub fn disable_peer_access(&self, peer: &Self) -> Result<()> {
+    pub unsafe fn disable_peer_access(&self, peer: &Self) -> Result<()> {
         let driver = self.driver();
         driver.expect_handles_of(peer.driver(), "the peer")?;
         let _current = self.enter()?;

@@ -48,10 +48,24 @@ pub(crate) use call;
 macro_rules! event {
     ($level:ident, $($fields:tt)*) => {
         #[cfg(feature = "tracing")]
-        ::tracing::$level!(target: "cuda_driver", $($fields)*);
+        $crate::driver::emit(|| ::tracing::$level!(target: "cuda_driver", $($fields)*));
     };
 }
 pub(crate) use event;
+
+/// Emits an event. A panic of the program's subscriber ends here, after its message was printed.
+/// Otherwise a call could unwind that has queued work but has not recorded yet which memory the work
+/// uses, so that the memory would be freed too early.
+#[cfg(feature = "tracing")]
+#[inline]
+pub(crate) fn emit(event: impl FnOnce()) {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(event)) {
+        // Dropping the payload could panic again.
+        std::mem::forget(payload);
+    }
+}
 
 /// A CUDA driver: a library that was loaded and initialized. Cloning it creates another handle of
 /// the same driver.

@@ -96,6 +96,7 @@ impl Error {
             | Self::TensorMap(_)
             | Self::NoSuchFunction { .. }
             | Self::NoSuchGlobal { .. }
+            | Self::ConstantVariable { .. }
             | Self::NulByte { .. }
             | Self::UnsafeFlags { .. }
             | Self::OutOfRange(_) => Category::Argument,

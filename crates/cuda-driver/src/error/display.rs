@@ -74,6 +74,12 @@ impl fmt::Display for Error {
                     "another `Global` of the variable {name:?} exists; drop it first"
                 )
             }
+            Self::ConstantVariable { name } => write!(
+                f,
+                "safe launches read the variable {name:?} as a constant table, so it can no longer \
+                 be changed: look it up before the first of these launches, and pass its `Global` \
+                 to them with `Using`"
+            ),
             Self::NulByte { what, position } => {
                 write!(f, "{what} contains a NUL byte at offset {position}: remove it")
             }

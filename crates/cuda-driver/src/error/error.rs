@@ -131,6 +131,12 @@ pub enum Error {
         /// The name of the variable.
         name: String,
     },
+    /// A variable of a module can no longer be looked up, because safe launches read it as a
+    /// constant table.
+    ConstantVariable {
+        /// The name of the variable.
+        name: String,
+    },
     /// A string contains a NUL byte, and cannot be passed to C.
     NulByte {
         /// The string that contains it.

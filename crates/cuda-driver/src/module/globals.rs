@@ -1,10 +1,9 @@
 //! The variables of a module that have been looked up, with their dependency tracking.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuda_sys::CUdeviceptr;
 
@@ -13,12 +12,19 @@ use crate::lock::{Mutex, rank};
 use crate::stream::Stream;
 use crate::tracking::Tracker;
 
-/// The variables of a module that have been looked up, keyed by their addresses.
+/// The variables of a module that have been looked up, and those that cannot be looked up any more.
 #[derive(Default)]
 pub(crate) struct Globals {
-    known: Mutex<BTreeMap<CUdeviceptr, Known>, { rank::GLOBALS }>,
-    /// Whether a variable was ever looked up.
-    is_any: AtomicBool,
+    all: Mutex<Variables, { rank::GLOBALS }>,
+}
+
+#[derive(Default)]
+struct Variables {
+    /// The variables that have been looked up, keyed by their addresses.
+    known: BTreeMap<CUdeviceptr, Known>,
+    /// The names of the constant tables that safe launches read. A launch does not record a use of
+    /// them, so nothing would order it before a write of the program.
+    constant: BTreeSet<String>,
 }
 
 /// A variable that has been looked up.
@@ -37,13 +43,19 @@ impl Globals {
         name: &str,
         stream: &Stream,
     ) -> Result<Arc<Tracker>> {
-        let kept = match self.known.lock().entry(address) {
+        let mut all = self.all.lock();
+        let Variables { known, constant } = &mut *all;
+        let kept = match known.entry(address) {
+            Entry::Vacant(_) if constant.contains(name) => {
+                return Err(Error::ConstantVariable {
+                    name: name.to_owned(),
+                });
+            }
             Entry::Vacant(entry) => {
                 entry.insert(Known {
                     name: name.to_owned(),
                     tracker: None,
                 });
-                self.is_any.store(true, Ordering::Release);
                 None
             }
             Entry::Occupied(mut entry) => {
@@ -53,6 +65,7 @@ impl Globals {
                 })?)
             }
         };
+        drop(all);
         let Some(mut tracker) = kept else {
             return Ok(Arc::new(Tracker::new(stream)));
         };
@@ -69,32 +82,31 @@ impl Globals {
 
     /// Takes a variable back, with its tracker.
     pub(crate) fn put(&self, address: CUdeviceptr, tracker: Arc<Tracker>) {
-        let mut known = self.known.lock();
-        let former = match known.get_mut(&address) {
+        let mut all = self.all.lock();
+        let former = match all.known.get_mut(&address) {
             Some(known) => known.tracker.replace(tracker),
             None => Some(tracker),
         };
-        drop(known);
+        drop(all);
         drop(former);
     }
 
-    /// Returns those of these variables that have ever been looked up. Takes no lock if none of the
-    /// module has.
-    #[inline]
-    pub(crate) fn looked_up<'n>(&self, names: &'n [String]) -> Vec<&'n String> {
-        if names.is_empty() || !self.is_any.load(Ordering::Acquire) {
-            return Vec::new();
-        }
-        let known = self.known.lock();
+    /// Makes these variables constant from now on, except those that have ever been looked up, which
+    /// it returns.
+    pub(crate) fn make_constant<'n>(&self, names: &'n [String]) -> Vec<&'n String> {
+        let mut all = self.all.lock();
+        let Variables { known, constant } = &mut *all;
         let is_known = |name: &&String| known.values().any(|known| known.name == **name);
-        names.iter().filter(is_known).collect()
+        let (looked_up, others): (Vec<_>, Vec<_>) = names.iter().partition(is_known);
+        constant.extend(others.into_iter().cloned());
+        looked_up
     }
 
     /// Removes all variables, and returns the trackers of those that were ever looked up. None of
     /// them has an owner, as a [`Global`](crate::jit::Global) keeps its module.
     pub(crate) fn take_all(&self) -> Vec<Arc<Tracker>> {
-        let known = mem::take(&mut *self.known.lock());
-        known
+        let all = mem::take(&mut *self.all.lock());
+        all.known
             .into_values()
             .filter_map(|known| known.tracker)
             .collect()

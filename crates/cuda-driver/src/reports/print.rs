@@ -11,6 +11,8 @@ use std::{io, process, thread};
 use once_cell::sync::OnceCell;
 
 use super::report::Report;
+#[cfg(feature = "tracing")]
+use crate::driver::event;
 use crate::error::Violation;
 use crate::lock::{Mutex, rank};
 
@@ -43,8 +45,8 @@ pub(crate) fn print(violations: &[Violation]) {
 fn trace(violation: &Violation) -> bool {
     #[cfg(feature = "tracing")]
     if ::tracing::dispatcher::has_been_set() {
-        ::tracing::error!(
-            target: "cuda_driver",
+        event!(
+            error,
             kernel = violation.kernel,
             "no wait has returned this violation: {violation}"
         );

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fmt;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cuda_ptx::analysis::Analysis;
@@ -138,6 +138,8 @@ pub(super) struct Inner {
     pub(super) has_variables: bool,
     /// The constant tables of the module that the kernel reads.
     pub(super) tables: Vec<String>,
+    /// Whether none of the tables can be looked up any more.
+    pub(super) are_tables_constant: AtomicBool,
     /// The first proofs. A kernel with `trap`, textures, surfaces or variables of its module has
     /// none.
     pub(super) certificates: Certificates,
@@ -296,6 +298,7 @@ impl Inner {
             has_objects,
             has_variables: !analysis.variables().is_empty(),
             tables: analysis.tables(),
+            are_tables_constant: AtomicBool::new(false),
             analysis,
             text,
             sizes: sizes.unwrap_or_default(),
@@ -401,10 +404,19 @@ impl SafeKernel {
     }
 
     /// The constant tables that the kernel reads and the program has looked up. The program may
-    /// have changed their contents, so they count as variables.
+    /// have changed their contents, so they count as variables. The other tables can no longer be
+    /// looked up, because the program could change them while a launch or a graph reads them.
     #[inline]
     pub(super) fn changed_tables(&self) -> Vec<&String> {
-        self.function.code().globals().looked_up(&self.inner.tables)
+        let inner = &*self.inner;
+        if inner.tables.is_empty() || inner.are_tables_constant.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let changed = self.function.code().globals().make_constant(&inner.tables);
+        if changed.is_empty() {
+            inner.are_tables_constant.store(true, Ordering::Release);
+        }
+        changed
     }
 
     /// Fails unless the arguments have the sizes and types of the parameters.

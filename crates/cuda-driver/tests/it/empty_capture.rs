@@ -1,6 +1,7 @@
 //! Captures in which no call was captured, because the calls were made elsewhere.
 
 use cuda_driver::Error;
+use cuda_driver::context::ContextFlags;
 use cuda_driver::graph::{Capture, EagerCapture};
 use cuda_driver::prelude::*;
 
@@ -68,7 +69,7 @@ fn an_empty_capture_leaves_an_existing_graph_as_it_was() {
 fn buffers_of_a_forgotten_capture_are_used_elsewhere() {
     for fixture in everywhere() {
         // The capture stays open, so calls that wait for the whole context are refused for ever.
-        let context = Context::new(&fixture.context.device(), ContextFlags::empty()).unwrap();
+        let context = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
         let (lost, stream) = (new_stream(&context), new_stream(&context));
         let x = filled(&lost, 4, 6);
         lost.synchronize().unwrap();

@@ -125,7 +125,8 @@ fn a_host_pool_gives_access_to_other_devices() {
         let (pool, stream) = (host_pool(&fixture), fixture.stream());
         let mut pinned = PinnedBuffer::from_host_in_pool(&pool, &stream, &words()).unwrap();
         for device in fixture.context.driver().devices().unwrap() {
-            pool.set_access(&device, MemoryAccess::ReadWrite).unwrap();
+            // SAFETY: the call grants access.
+            unsafe { pool.set_access(&device, MemoryAccess::ReadWrite) }.unwrap();
             assert_eq!(pool.access(&device).unwrap(), MemoryAccess::ReadWrite);
             let context = device.primary_context().unwrap();
             let there = context.default_stream().unwrap();

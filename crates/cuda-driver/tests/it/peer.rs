@@ -271,7 +271,8 @@ fn peer_access_can_be_queried_and_switched() {
                 fixture.context.enable_peer_access(&peer).unwrap();
             }
             for _ in 0..2 {
-                fixture.context.disable_peer_access(&peer).unwrap();
+                // SAFETY: no work uses the access.
+                unsafe { fixture.context.disable_peer_access(&peer) }.unwrap();
             }
         }
     }
@@ -290,7 +291,8 @@ fn peers_of_another_driver_are_refused_without_a_call() {
     let results = [
         target.as_mut_slice().copy_from_peer(source.as_slice()),
         one.context.enable_peer_access(&two.context),
-        one.context.disable_peer_access(&two.context),
+        // SAFETY: the call is refused.
+        unsafe { one.context.disable_peer_access(&two.context) },
         one.context
             .device()
             .can_access_peer(two.context.device())

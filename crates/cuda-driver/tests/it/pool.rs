@@ -162,10 +162,13 @@ fn peer_access_is_granted_and_revoked() {
         MemoryAccess::Read,
         MemoryAccess::None,
     ] {
-        pool.set_access(&devices[1], access).unwrap();
+        // SAFETY: no work uses the pool.
+        unsafe { pool.set_access(&devices[1], access) }.unwrap();
         assert_eq!(pool.access(&devices[1]).unwrap(), access);
     }
-    assert!(pool.set_access(&devices[0], MemoryAccess::None).is_err());
+    // SAFETY: as above.
+    let refused = unsafe { pool.set_access(&devices[0], MemoryAccess::None) };
+    assert!(refused.is_err());
     // A stream of the other device cannot allocate from the pool.
     let context = devices[1].primary_context().unwrap();
     let stream = context.default_stream().unwrap();

@@ -1,6 +1,6 @@
 //! Spans and events of the crate `tracing`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::sync::Once;
 
@@ -15,11 +15,13 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event as TracingEvent, Metadata, Subscriber};
 
-use crate::support::{COPY, filled, launch_copy, software};
+use crate::support::{COPY, block, filled, launch_copy, software};
 
 thread_local! {
     /// The texts of the events and the spans of this thread, while it collects them.
     static TEXTS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+    /// Whether the subscriber panics at events of this thread.
+    static PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The subscriber of the whole process. With a subscriber of one thread only, `tracing` switches
@@ -59,6 +61,7 @@ impl Subscriber for Texts {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &TracingEvent<'_>) {
+        assert!(!PANICS.get(), "the subscriber panics");
         let mut fields = Fields(event.metadata().level().to_string());
         event.record(&mut fields);
         push(fields.0);
@@ -71,10 +74,14 @@ impl Subscriber for Texts {
     }
 }
 
-/// Returns the events and the spans of this thread while it runs `program`.
-fn collect(program: impl FnOnce()) -> Vec<String> {
+fn set_subscriber() {
     static SET: Once = Once::new();
     SET.call_once(|| tracing::subscriber::set_global_default(Texts).unwrap());
+}
+
+/// Returns the events and the spans of this thread while it runs `program`.
+fn collect(program: impl FnOnce()) -> Vec<String> {
+    set_subscriber();
     TEXTS.set(Some(Vec::new()));
     program();
     TEXTS.take().unwrap()
@@ -84,6 +91,29 @@ fn collect(program: impl FnOnce()) -> Vec<String> {
 fn expect(texts: &[String], expected: &str) {
     let is_found = texts.iter().any(|text| text.starts_with(expected));
     assert!(is_found, "{expected} is not in:\n{}", texts.join("\n"));
+}
+
+/// A launch that unwound would not record that the kernel uses the buffer, which would then be freed
+/// under it.
+#[test]
+fn a_subscriber_that_panics_interrupts_no_call() {
+    set_subscriber();
+    let fixture = software(Builder::new());
+    let (a, b) = (fixture.stream(), fixture.stream());
+    let copy = fixture.kernel(COPY, "copy");
+    let (from, mut to) = (filled(&a, 64, 1), filled(&a, 64, 2));
+    a.synchronize().unwrap();
+    let release = block(&b);
+    PANICS.set(true);
+    launch_copy(&copy, &b, &from, &mut to).unwrap();
+    let address = to.as_raw();
+    drop(to);
+    let other = DeviceBuffer::<u32>::zeroed(&a, 64).unwrap();
+    PANICS.set(false);
+    assert_eq!(other.as_raw(), address);
+    drop(release);
+    b.synchronize().unwrap();
+    assert_eq!(other.to_vec().unwrap(), [0; 64]);
 }
 
 #[test]

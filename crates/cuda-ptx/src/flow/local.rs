@@ -213,9 +213,8 @@ pub(super) fn unset(
         .filter(|it| it.cause == Cause::Local)
         .copied();
     let loads: Vec<Results> = loads.collect();
-    let is_reachable = |it: &Results| graph.position[it.block as usize] != u32::MAX;
     let has_locals = vars.iter().any(|var| var.space == Space::Local);
-    if !has_locals || !loads.iter().any(is_reachable) {
+    if !has_locals || loads.is_empty() {
         return Vec::new();
     }
     let mut bases = Bases {
@@ -290,8 +289,5 @@ pub(super) fn unset(
         }
         false
     };
-    let loads = loads.into_iter();
-    loads
-        .filter(|load| is_reachable(load) && is_unset(load))
-        .collect()
+    loads.into_iter().filter(is_unset).collect()
 }

@@ -400,6 +400,9 @@ impl<'a> Lowering<'a> {
         let count = values.len();
         let mut vars = self.decoder.vars;
         let accesses = self.decoder.accesses;
+        // Registers of unreachable blocks have no values.
+        let is_reachable = |it: &Results| graph.position[it.block as usize] != u32::MAX;
+        self.results.retain(is_reachable);
         let memory = Memory::new(&blocks, &graph, &accesses, &self.results);
         let is_unset = ssa::dependent(&blocks, &graph, &memory, count, vec![UNDEFINED]);
         let first = match first::is_address(&blocks, &graph, &is_unset) {

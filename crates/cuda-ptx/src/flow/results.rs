@@ -66,10 +66,8 @@ impl Memory {
         accesses: &[Access],
         results: &[Results],
     ) -> Self {
-        let is_reachable = |block: u32| graph.position[block as usize] != u32::MAX;
         let is_load = |it: &&Results| matches!(it.cause, Cause::Local | Cause::Shared);
         let loads = results.iter().filter(is_load);
-        let loads = loads.filter(|it| is_reachable(it.block));
         let blocks_in_order = graph.order.iter().map(|&block| &blocks[block as usize]);
         let all = blocks_in_order.flat_map(|block| &block.ins);
         let stores = all.filter(|ins| match ins.op {

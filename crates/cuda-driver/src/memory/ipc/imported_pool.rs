@@ -47,7 +47,8 @@ impl ImportedPool {
         // SAFETY: no other code may destroy the pool ← it was imported just now.
         let pool = unsafe { MemoryPool::of_imported(device, raw) };
         if pool.access(device)? != MemoryAccess::ReadWrite {
-            pool.set_access(device, MemoryAccess::ReadWrite)?;
+            // SAFETY: granting access has no requirements.
+            unsafe { pool.set_access(device, MemoryAccess::ReadWrite) }?;
         }
         Ok(Self(pool))
     }

@@ -43,9 +43,17 @@ impl MemoryPool {
     ///   the memory is on `device` and `access` is [`MemoryAccess::None`].
     /// * `CUDA_ERROR_NOT_SUPPORTED` if the memory is on `device` and `access` is
     ///   [`MemoryAccess::Read`].
+    ///
+    /// # Safety
+    ///
+    /// If the call takes access away: no queued or running work of `device` uses memory of the pool,
+    /// and no view for a context of `device` exists that
+    /// [`for_peer`](crate::DeviceSlice::for_peer) has returned for such memory. A kernel that still
+    /// uses the access faults, after which the process cannot use the device. Granting access has no
+    /// requirements; `for_peer` does it by itself.
     #[doc(alias = "cuMemPoolSetAccess")]
     #[doc(alias = "cudaMemPoolSetAccess")]
-    pub fn set_access(&self, device: &Device, access: MemoryAccess) -> Result<()> {
+    pub unsafe fn set_access(&self, device: &Device, access: MemoryAccess) -> Result<()> {
         let driver = self.device().driver();
         driver.expect_handles_of(device.driver(), "the device")?;
         // SAFETY: the pool must be alive ← it is borrowed.

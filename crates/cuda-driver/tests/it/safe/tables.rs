@@ -132,16 +132,7 @@ fn a_table_that_was_looked_up_is_a_variable() {
         let text = lookup("and.b64 %d5, %d5, 12; mov.u64 %d6, crc;", "ld.global.u32");
         let proven = module(&fixture, &text);
         let kernel = proven.kernel("lookup").unwrap();
-        // The launch is known before the table is looked up.
-        for _ in 0..2 {
-            stream
-                .launch_safe(&kernel, config, (&mut out, &index))
-                .unwrap();
-        }
         let other = proven.module().global::<u32>("before", &stream).unwrap();
-        stream
-            .launch_safe(&kernel, config, (&mut out, &index))
-            .unwrap();
         let mut crc = proven.module().global::<u32>("crc", &stream).unwrap();
         crc.copy_from_host(&[1, 2, 3, 4]).unwrap();
         let error = refusal(stream.launch_safe(&kernel, config, (&mut out, &index)));
@@ -150,24 +141,79 @@ fn a_table_that_was_looked_up_is_a_variable() {
         assert!(error.to_string().contains(text), "{error}");
         let args = Using::new((&mut out, &index), (&other,));
         refusal(stream.launch_safe(&kernel, config, args));
-        let args = Using::new((&mut out, &index), (&crc,));
-        let launch = stream.launch_safe(&kernel, config, args).unwrap();
-        assert!(!launch.is_checked());
-        assert_eq!(out.to_vec().unwrap(), [4, 1, 2, 3]);
+        for _ in 0..2 {
+            let args = Using::new((&mut out, &index), (&crc,));
+            let launch = stream.launch_safe(&kernel, config, args).unwrap();
+            assert!(!launch.is_checked());
+            assert_eq!(out.to_vec().unwrap(), [4, 1, 2, 3]);
+        }
         drop(crc);
         refusal(stream.launch_safe(&kernel, config, (&mut out, &index)));
+        // The variable can still be looked up.
+        let crc = proven.module().global::<u32>("crc", &stream).unwrap();
+        assert_eq!(crc.to_vec().unwrap(), [1, 2, 3, 4]);
 
         let checked = module(&fixture, &lookup("mov.u64 %d6, crc;", "ld.global.u32"));
         let kernel = checked.kernel("lookup").unwrap();
-        stream
-            .launch_safe(&kernel, config, (&mut out, &index))
-            .unwrap();
         let crc = checked.module().global::<u32>("crc", &stream).unwrap();
         let args = Using::new((&mut out, &index), (&crc,));
         let error = refusal(stream.launch_safe(&kernel, config, args));
         let text = "would have its own variable crc instead of that of the module";
         assert!(error.to_string().contains(text), "{error}");
         stream.synchronize().unwrap();
+    }
+}
+
+/// A launch does not record that it reads a table, and neither does a graph. So the program must not
+/// write it afterwards.
+#[test]
+fn a_table_that_a_launch_reads_cannot_be_looked_up() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let config = LaunchConfig::new(1, 4);
+        let index = DeviceBuffer::from_host(&stream, &[3, 0, 1, 2]).unwrap();
+        let mut out = filled(&stream, 4, 1);
+        let proven = "and.b64 %d5, %d5, 12; mov.u64 %d6, crc;";
+        for (base, is_graph) in [
+            (proven, false),
+            (proven, true),
+            ("mov.u64 %d6, crc;", false),
+            ("mov.u64 %d6, crc;", true),
+        ] {
+            let module = module(&fixture, &lookup(base, "ld.global.u32"));
+            let kernel = module.kernel("lookup").unwrap();
+            let mut graph = Graph::new(&fixture.context).unwrap();
+            if is_graph {
+                graph
+                    .add_kernel_safe(&[], &kernel, config, (&mut out, &index))
+                    .unwrap();
+            } else {
+                for _ in 0..2 {
+                    stream
+                        .launch_safe(&kernel, config, (&mut out, &index))
+                        .unwrap();
+                }
+            }
+            let refused = module.module().global::<u32>("crc", &stream);
+            let name = "crc".to_owned();
+            assert_eq!(
+                refused.map(drop),
+                Err(Error::ConstantVariable { name }),
+                "{}, {base}, graph: {is_graph}",
+                fixture.name
+            );
+            // Other variables can be looked up, and the launches are not affected.
+            let other = module.module().global::<u32>("before", &stream).unwrap();
+            assert_eq!(other.to_vec().unwrap(), [71, 72, 73, 74]);
+            if is_graph {
+                graph.instantiate().unwrap().launch(&stream).unwrap();
+            } else {
+                stream
+                    .launch_safe(&kernel, config, (&mut out, &index))
+                    .unwrap();
+            }
+            assert_eq!(out.to_vec().unwrap(), [40, 10, 20, 30]);
+        }
     }
 }
 

@@ -203,6 +203,20 @@ fn only_loads_and_stores_access_local_memory() {
 }
 
 #[test]
+fn unreachable_code_may_use_any_register() {
+    for unreachable in [
+        "tex.2d.v4.f32.f32 {%r9, %r8, %r7, %r6}, [%d1, {%r4, %r5}];",
+        "ld.global.nc.u32 %r9, [%d9];",
+        "vote.ballot.sync.b32 %r9, %p9, -1;",
+        "ld.local.u32 %r9, [%d9];",
+    ] {
+        let body = format!("mov.u32 %r2, %tid.x;\n{STORE}ret;\n{unreachable}\n");
+        let verdict = evaluate(&body);
+        assert!(verdict.is_proven(), "{unreachable}: {verdict}");
+    }
+}
+
+#[test]
 fn a_launch_that_does_not_fit_is_refused() {
     let analysis = analysis(&format!("mov.u32 %r2, %tid.x;\n{STORE}"));
     assert!(analysis.evaluate(&launch()).is_proven());

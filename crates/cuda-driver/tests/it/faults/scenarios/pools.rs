@@ -24,7 +24,8 @@ fn pools(fixture: &Fixture) -> Result<()> {
     pool.set_reuse(reuse)?;
     assert_eq!(pool.reuse()?, reuse);
     let other = fixture.driver.device(1)?;
-    pool.set_access(&other, MemoryAccess::ReadWrite)?;
+    // SAFETY: the call grants access.
+    unsafe { pool.set_access(&other, MemoryAccess::ReadWrite) }?;
     assert_eq!(pool.access(&other)?, MemoryAccess::ReadWrite);
     pool.make_current()?;
     assert!(pool.is_current()?);
