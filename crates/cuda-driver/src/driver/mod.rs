@@ -6,11 +6,15 @@
 mod capture_mode;
 mod captures;
 mod deferred;
+#[cfg(feature = "tracing")]
+mod events;
 mod fork;
 mod liveness;
 mod reset;
 
 pub(crate) use captures::Captures;
+#[cfg(feature = "tracing")]
+pub(crate) use events::emit;
 pub(crate) use liveness::LivenessState;
 pub use liveness::LivenessToken;
 
@@ -52,20 +56,6 @@ macro_rules! event {
     };
 }
 pub(crate) use event;
-
-/// Emits an event. A panic of the program's subscriber ends here, after its message was printed.
-/// Otherwise a call could unwind that has queued work but has not recorded yet which memory the work
-/// uses, so that the memory would be freed too early.
-#[cfg(feature = "tracing")]
-#[inline]
-pub(crate) fn emit(event: impl FnOnce()) {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(event)) {
-        // Dropping the payload could panic again.
-        std::mem::forget(payload);
-    }
-}
 
 /// A CUDA driver: a library that was loaded and initialized. Cloning it creates another handle of
 /// the same driver.
@@ -239,11 +229,16 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// An error if this driver belongs to a borrowed context that was declared dead, or if this
-    /// process was forked after the driver was created.
+    /// An error if this driver belongs to a borrowed context that was declared dead, if this process
+    /// was forked after the driver was created, or if a subscriber of `tracing` makes the call while
+    /// it receives an event.
     #[inline]
     pub(crate) fn table_for(&self, call: &'static Function) -> Result<&DriverTable, DriverError> {
         lock::check_call(call);
+        #[cfg(feature = "tracing")]
+        if events::is_emitting() {
+            return Err(DriverError::in_event(call, self.version()));
+        }
         if self.inner.changes != fork::changes() {
             self.expect_usable(call)?;
         }

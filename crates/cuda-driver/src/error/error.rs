@@ -400,7 +400,7 @@ impl From<DriverError> for Error {
             Some(NotMade::Capturing) => Self::Capturing {
                 what: "a call on a stream that other code captures or on memory last used there",
             },
-            None => Self::Driver(error),
+            Some(NotMade::InEvent) | None => Self::Driver(error),
         }
     }
 }

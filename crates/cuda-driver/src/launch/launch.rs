@@ -182,6 +182,15 @@ impl Stream {
         attributes: Option<&LaunchAttributes<'_>>,
         args: &A,
     ) -> Result<()> {
+        // Before the call, because its use of memory is recorded after it.
+        event!(
+            trace,
+            kernel = function.name(),
+            stream = self.as_raw().addr(),
+            blocks = config.grid.count(),
+            threads = config.block.count(),
+            "launch"
+        );
         match attributes {
             None => args.with_values(function.layout(), |values| {
                 // SAFETY: the caller upholds the contract; `with_values` makes `values` from
@@ -200,14 +209,6 @@ impl Stream {
             }
         }
         self.state().launches().record(function.launch_name());
-        event!(
-            trace,
-            kernel = function.name(),
-            stream = self.as_raw().addr(),
-            blocks = config.grid.count(),
-            threads = config.block.count(),
-            "launch"
-        );
         Ok(())
     }
 
