@@ -6,15 +6,11 @@
 mod capture_mode;
 mod captures;
 mod deferred;
-#[cfg(feature = "tracing")]
-mod events;
 mod fork;
 mod liveness;
 mod reset;
 
 pub(crate) use captures::Captures;
-#[cfg(feature = "tracing")]
-pub(crate) use events::emit;
 pub(crate) use liveness::LivenessState;
 pub use liveness::LivenessToken;
 
@@ -32,6 +28,7 @@ use crate::deferred::Jobs;
 use crate::error::{DriverError, Error, History, Result};
 use crate::launch_log::DriverLaunches;
 use crate::lock::{self, Mutex, rank};
+use crate::subscriber::event;
 
 /// Calls a C function through the table, and converts its status into a [`DriverError`] that names
 /// the function.
@@ -47,15 +44,6 @@ macro_rules! call {
     };
 }
 pub(crate) use call;
-
-/// Emits an event of the crate `tracing`. Without the feature `tracing`, it is nothing.
-macro_rules! event {
-    ($level:ident, $($fields:tt)*) => {
-        #[cfg(feature = "tracing")]
-        $crate::driver::emit(|| ::tracing::$level!(target: "cuda_driver", $($fields)*));
-    };
-}
-pub(crate) use event;
 
 /// A CUDA driver: a library that was loaded and initialized. Cloning it creates another handle of
 /// the same driver.
@@ -236,7 +224,7 @@ impl Driver {
     pub(crate) fn table_for(&self, call: &'static Function) -> Result<&DriverTable, DriverError> {
         lock::check_call(call);
         #[cfg(feature = "tracing")]
-        if events::is_emitting() {
+        if crate::subscriber::receives() {
             return Err(DriverError::in_event(call, self.version()));
         }
         if self.inner.changes != fork::changes() {

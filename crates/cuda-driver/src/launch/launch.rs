@@ -5,12 +5,13 @@ use super::{KernelArgs, LaunchAttributes, LaunchConfig, Values};
 use cuda_sys::{CUlaunchAttribute, LaunchUse};
 
 use crate::context::{Context, ReplayLock};
-use crate::driver::{call, event};
+use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
 use crate::memory::{is_array_number, recorder_of};
 use crate::observer::{KernelLaunch, Work};
 use crate::stream::Stream;
+use crate::subscriber::event;
 use crate::tracking::{Blocked, Scope, retry};
 use crate::types::WorkKind;
 

@@ -113,11 +113,9 @@ fn a_subscriber_that_panics_interrupts_no_call() {
     let release = block(&b);
     PANICS.set(true);
     launch_copy(&copy, &b, &from, &mut to).unwrap();
-    let address = to.as_raw();
     drop(to);
     let other = DeviceBuffer::<u32>::zeroed(&a, 64).unwrap();
     PANICS.set(false);
-    assert_eq!(other.as_raw(), address);
     drop(release);
     b.synchronize().unwrap();
     assert_eq!(other.to_vec().unwrap(), [0; 64]);
