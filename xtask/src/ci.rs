@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use crate::generated::CHECK;
 use crate::workspace::{self, Workspace};
 use crate::{
-    api, book, full, functions, matrix, observing, paste, python, regen_bindings, setup, test,
-    tidy, untested,
+    api, book, full, functions, matrix, minimal, observing, paste, python, regen_bindings, setup,
+    test, tidy, untested,
 };
 
 /// Options of `ci`.
@@ -39,6 +39,7 @@ const STEPS: &[Step] = &[
     ("functions", |ws| functions::run(ws, CHECK)),
     ("untested", untested::run),
     ("lean", lean),
+    ("minimal", minimal::run),
     ("clippy", |ws| {
         cargo(
             ws,
@@ -73,6 +74,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("apart", &["apart"]),
     ("python", &["python"]),
     ("headers", &["headers-check"]),
+    ("minimal", &["minimal"]),
     ("paste", &["paste"]),
 ];
 
