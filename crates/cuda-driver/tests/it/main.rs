@@ -106,6 +106,7 @@ mod order;
 #[cfg(any(target_os = "linux", windows))]
 mod other_api;
 mod other_device;
+mod out_of_memory;
 mod owned;
 #[cfg(feature = "derive")]
 mod padding;
