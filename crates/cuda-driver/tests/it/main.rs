@@ -66,6 +66,7 @@ mod graph_change;
 mod graph_device_node;
 mod graph_exec;
 mod graph_flow;
+mod graph_limits;
 mod graph_memory;
 mod graph_owners;
 mod graph_remove;

@@ -474,6 +474,12 @@ fn limits() -> Texts {
             launch(LaunchConfig::new(1 << 20, 1024), &cooperative),
         ),
     ];
+    texts.push(("graph with a cooperative node of too many blocks", {
+        let mut graph = Graph::new(&first.context).unwrap();
+        let (config, args) = (LaunchConfig::new(1 << 20, 1024), (&mut x, &y, 4_u32));
+        // SAFETY: the graph is not launched.
+        text(unsafe { graph.add_kernel_with(&[], &mix, config, &cooperative, args) })
+    }));
     let fixture = fixture(Builder::new());
     let buffer = DeviceBuffer::<u32>::zeroed(&fixture.stream, 4).unwrap();
     let device = fixture.context.device().as_raw();
