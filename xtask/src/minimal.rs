@@ -45,7 +45,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         .current_dir(&folder)
         .env("CARGO_TARGET_DIR", folder.join("target"))
         .env("CARGO_INCREMENTAL", "0");
-    workspace::run(&mut check).context("if a dependency lacks what the code needs, raise its version in Cargo.toml")?;
+    workspace::run(&mut check)
+        .context("if a dependency lacks what the code needs, raise its version in Cargo.toml")?;
     println!(
         "{} crates compile with the oldest versions that their manifests admit",
         names.len()
