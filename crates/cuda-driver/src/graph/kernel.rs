@@ -49,6 +49,7 @@ impl Graph {
     ) -> Result<Node<node_kind::Kernel>> {
         // SAFETY: the contract of `add_kernel` must hold ← the caller upholds it.
         unsafe { self.add_kernel_node(after, function, config, &[], &args) }
+            .map_err(|error| function.node_error(error, &config, None))
     }
 
     /// `cuGraphAddKernelNode(function, config, args)`, `cuGraphKernelNodeSetAttribute()`—Adds a
@@ -75,10 +76,11 @@ impl Graph {
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
         function.check_cluster(&config, attributes.cluster_blocks())?;
-        let attributes = attributes.for_node(self.context())?;
+        let raw = attributes.for_node(self.context())?;
         // SAFETY: the contract of `add_kernel` must hold with these attributes ← the caller upholds
         // it.
-        unsafe { self.add_kernel_node(after, function, config, attributes, &args) }
+        unsafe { self.add_kernel_node(after, function, config, raw, &args) }
+            .map_err(|error| function.node_error(error, &config, attributes.cluster_blocks()))
     }
 
     /// Adds a kernel node whose attributes were checked.
@@ -125,17 +127,26 @@ impl Graph {
         node: Node<node_kind::Kernel>,
         attributes: &LaunchAttributes<'_>,
     ) -> Result<()> {
-        let attributes = attributes.for_node(self.context())?;
+        let raw_attributes = attributes.for_node(self.context())?;
         let driver = self.context().driver();
         let all = self.root.lock();
         let parts = &all[self.at];
-        let raw = parts.raw_of(parts.index_of(node.id())?);
-        for attribute in attributes {
-            // SAFETY: the node must be a live kernel node ← it is one by its type; the graph is
-            // locked and has it.
-            unsafe { set_attribute(driver, raw, attribute) }?;
-        }
-        Ok(())
+        let index = parts.index_of(node.id())?;
+        let raw = parts.raw_of(index);
+        let mut each = raw_attributes.iter();
+        // SAFETY: the node must be a live kernel node ← it is one by its type; the graph is locked
+        // and has it.
+        let set = each.try_for_each(|attribute| unsafe { set_attribute(driver, raw, attribute) });
+        let Err(error) = set else {
+            return Ok(());
+        };
+        let known = parts.nodes[index as usize].owners.kernel();
+        drop(all);
+        let cluster = attributes.cluster_blocks();
+        Err(known.map_or_else(
+            || error.into(),
+            |(function, config)| function.node_error(error.into(), &config, cluster),
+        ))
     }
 
     /// `cuGraphKernelNodeGetAttribute()`—Returns the attributes of a kernel node.
@@ -150,28 +161,9 @@ impl Graph {
         let all = self.root.lock();
         let parts = &all[self.at];
         let raw = parts.raw_of(parts.index_of(node.id())?);
-        let get = |id: CUlaunchAttributeID| -> Result<[u32; 16]> {
-            let mut value = CUlaunchAttributeValue { pad: [0; 64] };
-            // SAFETY: the node must be a live kernel node and the pointer writable ← it is one by
-            // its type, and the graph is locked and has it; `value` is a local.
-            unsafe {
-                call!(
-                    self.context().driver(),
-                    cuGraphKernelNodeGetAttribute(raw, id, &raw mut value)
-                )
-            }?;
-            // SAFETY: every bit pattern must be valid, and all bytes initialized ← the array holds
-            // integers and is as long as the union, all bytes of which were set above.
-            Ok(unsafe { std::mem::transmute::<CUlaunchAttributeValue, [u32; 16]>(value) })
-        };
-        let [cooperative, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)?;
-        let [x, y, z, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)?;
-        let [priority, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY)?;
-        Ok(KernelAttributes {
-            is_cooperative: cooperative != 0,
-            cluster: (x > 0).then_some(Dim3 { x, y, z }),
-            priority: priority.cast_signed(),
-        })
+        // SAFETY: the node must be a live kernel node of a locked graph ← it is one by its type,
+        // and the graph is locked and has it.
+        unsafe { KernelAttributes::of_node(self.context().driver(), raw) }
     }
 }
 
@@ -212,6 +204,7 @@ impl GraphExec {
         // SAFETY: the node must use only what `owners` keeps, and must be ordered with conflicting
         // nodes ← the caller guarantees both.
         unsafe { self.set(node, owners, &mut params) }
+            .map_err(|error| function.node_error(error, &config, None))
     }
 }
 
@@ -254,7 +247,12 @@ impl Graph {
         let owners = kernel_owners(self.context(), NO_GRAPH, function, &config, &args)?;
         let mut params = KernelNode::new(function, config, &args);
         // SAFETY: the node must use only what `owners` keeps ← the caller guarantees it.
-        unsafe { self.change(node, owners, &mut params) }
+        let changed = unsafe { self.change(node, owners, &mut params) };
+        changed.map_err(|error| {
+            let attributes = self.kernel_attributes(node).ok();
+            let cluster = attributes.and_then(|attributes| attributes.cluster);
+            function.node_error(error, &config, cluster)
+        })
     }
 }
 
@@ -390,6 +388,38 @@ pub struct KernelAttributes {
     pub priority: i32,
 }
 
+impl KernelAttributes {
+    /// Returns the attributes of a node.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a live kernel node, and its graph is locked.
+    pub(super) unsafe fn of_node(driver: &Driver, raw: CUgraphNode) -> Result<Self> {
+        let get = |id: CUlaunchAttributeID| -> Result<[u32; 16]> {
+            let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+            // SAFETY: the node must be a live kernel node and the pointer writable ← the caller
+            // guarantees the former; `value` is a local.
+            unsafe {
+                call!(
+                    driver,
+                    cuGraphKernelNodeGetAttribute(raw, id, &raw mut value)
+                )
+            }?;
+            // SAFETY: every bit pattern must be valid, and all bytes initialized ← the array holds
+            // integers and is as long as the union, all bytes of which were set above.
+            Ok(unsafe { std::mem::transmute::<CUlaunchAttributeValue, [u32; 16]>(value) })
+        };
+        let [cooperative, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)?;
+        let [x, y, z, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)?;
+        let [priority, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY)?;
+        Ok(Self {
+            is_cooperative: cooperative != 0,
+            cluster: (x > 0).then_some(Dim3 { x, y, z }),
+            priority: priority.cast_signed(),
+        })
+    }
+}
+
 /// Sets an attribute of a kernel node.
 ///
 /// # Safety
@@ -430,6 +460,6 @@ pub(super) fn kernel_owners(
     function.check_arguments(args.sizes(), args.types())?;
     function.check_config(config)?;
     let mut owners = Owners::of_args(context, graph, args)?;
-    owners.set_kernel(function);
+    owners.set_kernel(function, Some(config));
     Ok(owners)
 }

@@ -35,6 +35,7 @@ mod conflicts;
 mod device_node;
 mod host_buffer;
 mod lease;
+mod limits;
 mod list;
 mod owners;
 mod params;
