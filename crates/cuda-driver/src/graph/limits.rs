@@ -58,7 +58,7 @@ impl Refused {
             let found = kernel
                 .function
                 .node_error(cause, &kernel.config, kernel.cluster);
-            matches!(found, Error::LaunchLimit(_)).then_some(found)
+            (!matches!(found, Error::Driver(_))).then_some(found)
         })
     }
 }

@@ -193,11 +193,14 @@ impl Stream {
             "launch"
         );
         match attributes {
-            None => args.with_values(function.layout(), |values| {
-                // SAFETY: the caller upholds the contract; `with_values` makes `values` from
-                // `args`.
-                unsafe { self.call_launch(function, config, values) }
-            })?,
+            None => {
+                let queued = args.with_values(function.layout(), |values| {
+                    // SAFETY: the caller upholds the contract; `with_values` makes `values` from
+                    // `args`.
+                    unsafe { self.call_launch(function, config, values) }
+                });
+                queued.map_err(|error| function.limit_error(self, error, config, None))?;
+            }
             Some(attributes) => {
                 function.check_cluster(config, attributes.cluster_blocks())?;
                 let raw = attributes.for_launch(self.context())?;
@@ -206,7 +209,8 @@ impl Stream {
                     // `args`.
                     unsafe { self.call_launch_ex(function, config, raw, values) }
                 });
-                queued.map_err(|error| function.limit_error(self, error, config, attributes))?;
+                queued
+                    .map_err(|error| function.limit_error(self, error, config, Some(attributes)))?;
             }
         }
         self.state().launches().record(function.launch_name());

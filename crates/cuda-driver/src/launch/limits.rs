@@ -3,7 +3,7 @@
 use cuda_sys::CUresult;
 
 use super::LaunchAttributes;
-use crate::error::{DriverError, Error, LaunchLimitError, Result};
+use crate::error::{DriverError, Error, LaunchConfigError, LaunchLimitError, Result};
 use crate::function::Function;
 use crate::stream::Stream;
 use crate::types::{Dim3, LaunchConfig};
@@ -17,9 +17,10 @@ impl Function {
         stream: &Stream,
         error: DriverError,
         config: &LaunchConfig,
-        attributes: &LaunchAttributes<'_>,
+        attributes: Option<&LaunchAttributes<'_>>,
     ) -> Error {
-        self.with_numbers(stream, error, config, attributes.cluster_blocks())
+        let cluster = attributes.and_then(LaunchAttributes::cluster_blocks);
+        self.with_numbers(stream, error, config, cluster)
     }
 
     /// Does the same for the error of a kernel node of a graph. No lock of a graph may be held.
@@ -47,6 +48,27 @@ impl Function {
         config: &LaunchConfig,
         cluster: Option<Dim3>,
     ) -> Error {
+        // A kernel may have been compiled for one shape of cluster.
+        let mut required = None;
+        if error.status() == CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE {
+            required = self.required_cluster().unwrap_or_default();
+        }
+        // A node without clusters can have clusters of one block.
+        let cluster = cluster.filter(|it| it.count() != 1).or(required);
+        if let (Some(given), Some(required)) = (cluster, required)
+            && given != required
+        {
+            return Error::LaunchConfig(Box::new(LaunchConfigError::OtherCluster {
+                kernel: self.name().to_owned(),
+                given,
+                required,
+            }));
+        }
+        if required.is_some()
+            && let Err(error) = self.check_cluster(config, cluster)
+        {
+            return error;
+        }
         let found = match error.status() {
             // A green context has only some of the multiprocessors, and the driver does not say how
             // many blocks fit on them.

@@ -12,7 +12,7 @@ use cuda_driver::texture::{Array, ArrayFlags, ArrayShape};
 use cuda_driver::{Library, Result};
 use cuda_sim::{Builder, Schedule, Simulator};
 
-use crate::{images, safe};
+use crate::{clusters, images, safe};
 
 pub(crate) const MIX: &str = include_str!("../it/kernels/mix.ptx");
 const COPY: &str = include_str!("../it/kernels/copy.ptx");
@@ -77,6 +77,7 @@ pub(crate) fn all() -> Texts {
         graphs(),
         safe::all(),
         limits(),
+        clusters::texts(),
     ]
     .concat()
 }

@@ -26,6 +26,7 @@
 //! an `Option`, 17 arguments.
 
 mod cases;
+mod clusters;
 mod images;
 mod safe;
 #[cfg(feature = "nvrtc")]
