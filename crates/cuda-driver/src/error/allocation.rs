@@ -2,11 +2,7 @@
 
 use std::fmt;
 
-use cuda_sys::CUresult;
-
-use super::{DriverError, Error};
-
-/// What was to be allocated when memory ran out: [`Error::OutOfMemory`].
+/// What was to be allocated when memory ran out: [`Error::OutOfMemory`](super::Error::OutOfMemory).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AllocationKind {
@@ -58,26 +54,5 @@ impl AllocationKind {
             }
         }
         Ok(())
-    }
-}
-
-impl Error {
-    /// Converts the error of an allocation; adds the number of bytes if memory ran out.
-    pub(crate) fn of_allocation(error: DriverError, bytes: usize, kind: AllocationKind) -> Self {
-        match error.status() {
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Self::OutOfMemory {
-                kind,
-                bytes,
-                free: 0,
-                total: 0,
-                source: error,
-            },
-            _ => error.into(),
-        }
-    }
-
-    /// Converts the error of a call that page-locks memory of the host.
-    pub(crate) fn of_page_locking(error: DriverError, bytes: usize) -> Self {
-        Self::of_allocation(error, bytes, AllocationKind::Host)
     }
 }

@@ -2,7 +2,7 @@
 
 use cuda_sys::{CUgraphNode, CUresult};
 
-use super::kernel::KernelAttributes;
+use super::kernel_attributes::KernelAttributes;
 use super::parts::Parts;
 use crate::driver::Driver;
 use crate::error::{DriverError, Error};
