@@ -206,7 +206,7 @@ impl<'a> Parser<'a> {
         if self.accept(b'|')? {
             // A number is an operand, but not the second of a pair.
             let token = self.peek()?;
-            if token.kind != Kind::Name || token.text == "WARP_SZ" {
+            if token.kind != Kind::Name {
                 return Self::unexpected(token);
             }
             let second = self.plain_operand(depth + 1)?;

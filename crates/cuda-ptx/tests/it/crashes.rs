@@ -71,6 +71,23 @@ fn crashing() -> Vec<(String, &'static str)> {
             "line 10: a call with the modifier .cc",
         ),
         (
+            module(".common .const .u32 k;", "k", ""),
+            "line 5: the function k has the name of a variable",
+        ),
+        (
+            module(".weak .global .align 4 .b8 a[4], k[2] = {1, 2};", "k", ""),
+            "line 5: the function k has the name of a variable",
+        ),
+        (
+            // The text has another error.
+            module(
+                ".visible .const .u32 k;\n.func f() { .u32 .u32; }",
+                "k",
+                ".f32",
+            ),
+            "line 6: the function k has the name of a variable",
+        ),
+        (
             module("", "%laneid", ""),
             "line 5: the name of the kernel %laneid begins with %",
         ),

@@ -187,8 +187,9 @@ count::counts! {
         refused_by_the_assembler,
         /// Texts that only this crate refuses, for a listed reason.
         refused_here,
-        /// Texts on which the assembler crashes.
+        /// Texts on which the assembler crashes, and those of them that `check_crashes` accepts.
         crashes,
+        unknown_crashes,
         /// Texts that only one of the two accepts, for no listed reason.
         differences,
     }
@@ -224,7 +225,13 @@ fn compare(seed: u64, counts: &mut Counts) {
     match (judge().assemble(&text, ARCH, &[]), read) {
         (Ok(_), Ok(())) => counts.accepted += 1,
         (Err(refused), Err(_)) if refused.is_orderly() => counts.refused += 1,
-        (Err(refused), _) if !refused.is_orderly() => counts.crashes += 1,
+        (Err(refused), _) if !refused.is_orderly() => {
+            counts.crashes += 1;
+            if cuda_ptx::check_crashes(&text).is_ok() {
+                println!("ptxas crashes on CUDA_SEED={seed}: {refused:?}\n{text}");
+                counts.unknown_crashes += 1;
+            }
+        }
         (Ok(_), Err(error)) => match differences::is_refused_here(&error.message) {
             true => counts.refused_here += 1,
             false => {

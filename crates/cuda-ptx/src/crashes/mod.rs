@@ -3,8 +3,11 @@
 //! Each rule is a cause, found by random edits of texts, and by hand, with ptxas 12.0, 12.4, 12.8,
 //! 12.9, 13.0 and 13.5. The test `crashes` runs ptxas with an example of each.
 
+mod declared;
+
 use std::collections::HashMap;
 
+use self::declared::Declared;
 use crate::ast::{Base, Init, Instruction, Literal, Module, Operand, Space, Statement, Variable};
 use crate::error::Error;
 use crate::flow::size_of_variable;
@@ -68,7 +71,12 @@ fn check_tokens(text: &str) -> Result<(), Error> {
         Err(_) => Ok(None),
     };
     let mut token = next()?;
+    let mut declared = Declared::default();
     while let Some(first) = token {
+        if declared.take(first) {
+            let message = format!("the function {} has the name of a variable", first.text);
+            return error(first.line, message);
+        }
         let second = next()?;
         token = second;
         let value = second.and_then(|second| match second.kind {
