@@ -121,8 +121,8 @@ impl Graph {
     /// # Errors
     ///
     /// - [`Error::LaunchLimit`] if the driver refuses the number of blocks of a kernel node.
-    /// - [`Error::Instantiate`] if it refuses the graph otherwise, with the reason and the node. The
-    ///   driver also refuses a second executable of a graph with [device-updatable
+    /// - [`Error::Instantiate`] if it refuses the graph otherwise, with the reason and the node.
+    ///   The driver also refuses a second executable of a graph with [device-updatable
     ///   nodes](Self::set_device_updatable) while the first one exists.
     /// - [`Error::GraphMemoryKept`] if no node frees the memory that a node allocates.
     /// - [`Error::Capturing`] if a capture into the graph is under way.

@@ -18,8 +18,8 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// Returns what the node `raw` launches, or what all kernel nodes of `all` launch if it is null,
-    /// if `error` can be about the number of their blocks. `all` must be locked.
+    /// Returns what the node `raw` launches, or what all kernel nodes of `all` launch if it is
+    /// null, if `error` can be about the number of their blocks. `all` must be locked.
     #[cold]
     pub(super) fn list(
         driver: &Driver,
