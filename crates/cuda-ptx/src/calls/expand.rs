@@ -100,8 +100,7 @@ impl<'c, 'a> Expander<'c, 'a> {
     pub(super) fn insert(&mut self, count: u64) -> Result<(), Refused> {
         self.inserted += count;
         let what = format_args!("more than {}", self.most_inserted);
-        match self.statements + self.inserted > MAX_STATEMENTS
-            || self.inserted > self.most_inserted
+        match self.statements + self.inserted > MAX_STATEMENTS || self.inserted > self.most_inserted
         {
             true => self.expect_below(self.statements, self.inserted, &what.to_string()),
             false => Ok(()),
