@@ -1,6 +1,7 @@
 //! The control flow and data flow of one kernel.
 //!
 //! ```text
+//!    uses     variables and parameters that a kernel uses
 //!    lower    statements become blocks of operations
 //!    decode, admit, memory, moves, texture, predicate, float    one instruction becomes operations
 //!    require    requirements on the values of operands
@@ -47,6 +48,7 @@ mod ssa;
 mod tests;
 mod texture;
 mod tile;
+mod uses;
 
 pub(crate) use cycles::Loop;
 pub(crate) use lower::{Kernel, lower, size_of_variable};
