@@ -1,6 +1,7 @@
 //! Builds the program of the README as a new user does: in a crate outside of this workspace, on a
 //! machine with NVRTC from Python's package index, with none, and with a toolkit. Also builds a
-//! program that contains these crates and older bindings with the same names.
+//! program that contains these crates and older bindings with the same names, and one that derives
+//! traits without the feature for it.
 //!
 //! `cargo xtask ci --only outside`
 
@@ -236,4 +237,58 @@ fn older_crates_named_cuda_sys_are_in_one_program() {
     let lock = fs::read_to_string(dir.join("Cargo.lock")).unwrap();
     assert_eq!(lock.matches("name = \"cuda-sys\"").count(), 2, "{lock}");
     assert_verified(&run(&target.join("debug/with-older-crates"), &dir, &[]));
+}
+
+/// A program with both derive macros, whose crate may lack the feature for them.
+const WITH_STRUCTS: &str = "
+use cuda_driver::launch::KernelArg;
+use cuda_driver::prelude::*;
+
+#[derive(Clone, Copy, DeviceRepr)]
+#[repr(C)]
+struct Element(u32);
+
+#[derive(Clone, Copy, KernelArg)]
+#[repr(C)]
+struct Argument(u8, u32);
+
+fn main() {
+    let _ = |buffer: DeviceBuffer<Element>, argument: Argument| (buffer.len(), argument.0, argument.1);
+}
+";
+
+#[test]
+#[ignore = "compiles cuda-driver once more; `cargo xtask ci` runs it"]
+fn a_derive_without_its_feature_names_the_feature() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path();
+    fs::create_dir_all(dir.join("src")).unwrap();
+    fs::write(dir.join("src/main.rs"), WITH_STRUCTS).unwrap();
+    fs::copy(root().join("Cargo.lock"), dir.join("Cargo.lock")).unwrap();
+    let driver = root().join("crates/cuda-driver").display().to_string();
+    for features in ["[]", "[\"derive\"]"] {
+        let manifest = format!(
+            "[package]\nname = \"with-structs\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
+             [dependencies]\ncuda-driver = {{ path = {driver:?}, features = {features} }}\n"
+        );
+        fs::write(dir.join("Cargo.toml"), manifest).unwrap();
+        let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
+            .args(["check", "--offline"])
+            .current_dir(dir)
+            .env("CARGO_TARGET_DIR", root().join("target/outside"))
+            .env("CARGO_INCREMENTAL", "0")
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        let has_feature = features != "[]";
+        assert_eq!(output.status.success(), has_feature, "{text}");
+        for derived in ["DeviceRepr", "KernelArg"] {
+            let wanted = format!(
+                "error: `#[derive({derived})]` needs the feature `derive` of cuda-driver, which is \
+                 off: `cargo add cuda-driver --features derive`"
+            );
+            assert_eq!(text.contains(&wanted), !has_feature, "{text}");
+        }
+    }
 }

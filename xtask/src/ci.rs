@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use crate::generated::CHECK;
 use crate::workspace::{self, Workspace};
 use crate::{
-    api, book, full, functions, matrix, observing, paste, python, regen_bindings, setup, test,
-    tidy, untested,
+    api, book, full, functions, matrix, minimal, observing, paste, python, regen_bindings, setup,
+    test, tidy, untested,
 };
 
 /// Options of `ci`.
@@ -39,6 +39,7 @@ const STEPS: &[Step] = &[
     ("functions", |ws| functions::run(ws, CHECK)),
     ("untested", untested::run),
     ("lean", lean),
+    ("minimal", minimal::run),
     ("clippy", |ws| {
         cargo(
             ws,
@@ -73,6 +74,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("apart", &["apart"]),
     ("python", &["python"]),
     ("headers", &["headers-check"]),
+    ("minimal", &["minimal"]),
     ("paste", &["paste"]),
 ];
 
@@ -176,20 +178,23 @@ fn doc(workspace: &Workspace) -> Result<()> {
     workspace::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Checks that bindgen is a dependency by default only in cuda-sys, and that the safe layer builds.
+/// Checks that bindgen is a dependency by default only in cuda-sys, that the safe layer needs no
+/// `syn` by default, and that it builds.
 fn lean(workspace: &Workspace) -> Result<()> {
-    for (package, features, has_bindgen) in [
-        ("cuda-sys", "--no-default-features", false),
-        ("cuda-sys", "--features=default", true),
-        ("cuda-nvrtc", "--features=default", false),
-        ("cuda-driver", "--features=default,nvrtc", false),
+    for (package, features, other, is_needed) in [
+        ("cuda-sys", "--no-default-features", "bindgen", false),
+        ("cuda-sys", "--features=default", "bindgen", true),
+        ("cuda-nvrtc", "--features=default", "bindgen", false),
+        ("cuda-driver", "--features=default,nvrtc", "bindgen", false),
+        ("cuda-driver", "--features=default", "syn v", false),
+        ("cuda-driver", "--features=default,derive", "syn v", true),
     ] {
         let tree = ["tree", "-p", package, features, "--edges", "normal,build"];
         let output = workspace.cargo(tree).output()?;
         let tree = String::from_utf8(output.stdout).context("cargo's output")?;
-        if !output.status.success() || tree.contains("bindgen") != has_bindgen {
-            let must = if has_bindgen { "must" } else { "must not" };
-            bail!("{package} with {features} {must} depend on bindgen; its dependencies:\n{tree}");
+        if !output.status.success() || tree.contains(other) != is_needed {
+            let must = if is_needed { "must" } else { "must not" };
+            bail!("{package} with {features} {must} depend on {other}; its dependencies:\n{tree}");
         }
     }
     cargo(workspace, "build -p cuda-driver --no-default-features")

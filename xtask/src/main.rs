@@ -9,6 +9,7 @@ mod full;
 mod functions;
 mod generated;
 mod matrix;
+mod minimal;
 mod observing;
 mod paste;
 mod platforms;

@@ -61,6 +61,7 @@ mod reports;
 mod staging_pool;
 mod stream_attribute;
 mod stream_state;
+mod subscriber;
 pub mod tensor_map;
 pub mod texture;
 mod topology;

@@ -38,6 +38,39 @@ fn push<'a>(
     body.push(Statement::Instruction(instruction));
 }
 
+/// The directives whose names no instruction has as a modifier. `.weak` is both.
+const DIRECTIVES: [&str; 29] = [
+    "abi_preserve",
+    "abi_preserve_control",
+    "address_size",
+    "align",
+    "attribute",
+    "blocksareclusters",
+    "branchtargets",
+    "callprototype",
+    "calltargets",
+    "common",
+    "entry",
+    "explicitcluster",
+    "extern",
+    "file",
+    "func",
+    "loc",
+    "managed",
+    "maxclusterrank",
+    "maxnctapersm",
+    "maxnreg",
+    "maxntid",
+    "minnctapersm",
+    "noreturn",
+    "pragma",
+    "reg",
+    "reqnctapercluster",
+    "reqntid",
+    "section",
+    "visible",
+];
+
 impl<'a> Parser<'a> {
     /// Parses a body, from after its opening brace to its closing brace.
     pub(super) fn body(&mut self) -> Result<Vec<Statement<'a>>, Error> {
@@ -158,7 +191,7 @@ impl<'a> Parser<'a> {
             line: opcode.line,
             span: Span::default(),
         };
-        while self.peek()?.kind == Kind::Dot {
+        while self.peek()?.kind == Kind::Dot && !DIRECTIVES.contains(&self.peek()?.text) {
             let modifier = self.next()?.text;
             instruction.modifiers.push(modifier);
         }
@@ -181,6 +214,11 @@ impl<'a> Parser<'a> {
     fn operand(&mut self, depth: u32) -> Result<Operand<'a>, Error> {
         let operand = self.plain_operand(depth)?;
         if self.accept(b'|')? {
+            // A number is an operand, but not the second of a pair.
+            let token = self.peek()?;
+            if token.kind != Kind::Name || token.text == "WARP_SZ" {
+                return Self::unexpected(token);
+            }
             let second = self.plain_operand(depth + 1)?;
             return Ok(Operand::Pair(Box::new((operand, second))));
         }

@@ -10,7 +10,7 @@ use super::owner::{Identity, Owner};
 use super::{ContextFlags, ReplayLock, UnfencedUses, registry};
 use crate::device::Device;
 use crate::driver::{Captures, Driver, call};
-use crate::error::{DriverError, Error, Result};
+use crate::error::{AllocationKind, DriverError, Error, Result};
 use crate::fence::{EventPool, RawEvent};
 use crate::handle::Handle;
 use crate::launch_log::ContextLaunches;
@@ -126,12 +126,32 @@ impl Context {
         Ok((free, total))
     }
 
-    /// Returns the error of an allocation of `bytes` bytes in this context. If memory ran out, it
-    /// states the free and the total memory of the device.
+    /// Returns the error of an allocation of `bytes` bytes of the device in this context. If memory
+    /// ran out, it states the free and the total memory of the device.
     #[cold]
     pub(crate) fn allocation_error(&self, error: DriverError, bytes: usize) -> Error {
-        let mut error = Error::of_allocation(error, bytes);
-        if let Error::OutOfMemory { free, total, .. } = &mut error
+        self.with_totals(Error::of_allocation(error, bytes, AllocationKind::Device))
+    }
+
+    /// Returns the error of an allocation of `bytes` bytes of managed memory. Without page faults,
+    /// all of it must be on the device while the device works.
+    #[cold]
+    pub(crate) fn managed_allocation_error(&self, error: DriverError, bytes: usize) -> Error {
+        let kind = match self.device().has_concurrent_managed_access() {
+            Ok(true) => AllocationKind::Managed,
+            _ => AllocationKind::Device,
+        };
+        self.with_totals(Error::of_allocation(error, bytes, kind))
+    }
+
+    /// Adds the free and the total memory of the device to the error of an allocation that is
+    /// limited by them.
+    #[cold]
+    pub(crate) fn with_totals(&self, mut error: Error) -> Error {
+        if let Error::OutOfMemory {
+            kind, free, total, ..
+        } = &mut error
+            && kind.is_on_device()
             && let Ok(known) = self.memory_info()
         {
             (*free, *total) = known;

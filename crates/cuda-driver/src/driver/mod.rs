@@ -28,6 +28,7 @@ use crate::deferred::Jobs;
 use crate::error::{DriverError, Error, History, Result};
 use crate::launch_log::DriverLaunches;
 use crate::lock::{self, Mutex, rank};
+use crate::subscriber::event;
 
 /// Calls a C function through the table, and converts its status into a [`DriverError`] that names
 /// the function.
@@ -43,29 +44,6 @@ macro_rules! call {
     };
 }
 pub(crate) use call;
-
-/// Emits an event of the crate `tracing`. Without the feature `tracing`, it is nothing.
-macro_rules! event {
-    ($level:ident, $($fields:tt)*) => {
-        #[cfg(feature = "tracing")]
-        $crate::driver::emit(|| ::tracing::$level!(target: "cuda_driver", $($fields)*));
-    };
-}
-pub(crate) use event;
-
-/// Emits an event. A panic of the program's subscriber ends here, after its message was printed.
-/// Otherwise a call could unwind that has queued work but has not recorded yet which memory the work
-/// uses, so that the memory would be freed too early.
-#[cfg(feature = "tracing")]
-#[inline]
-pub(crate) fn emit(event: impl FnOnce()) {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(event)) {
-        // Dropping the payload could panic again.
-        std::mem::forget(payload);
-    }
-}
 
 /// A CUDA driver: a library that was loaded and initialized. Cloning it creates another handle of
 /// the same driver.
@@ -239,11 +217,16 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// An error if this driver belongs to a borrowed context that was declared dead, or if this
-    /// process was forked after the driver was created.
+    /// An error if this driver belongs to a borrowed context that was declared dead, if this process
+    /// was forked after the driver was created, or if a subscriber of `tracing` makes the call while
+    /// it receives an event.
     #[inline]
     pub(crate) fn table_for(&self, call: &'static Function) -> Result<&DriverTable, DriverError> {
         lock::check_call(call);
+        #[cfg(feature = "tracing")]
+        if crate::subscriber::receives() {
+            return Err(DriverError::in_event(call, self.version()));
+        }
         if self.inner.changes != fork::changes() {
             self.expect_usable(call)?;
         }

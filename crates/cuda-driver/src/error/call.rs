@@ -51,7 +51,18 @@ pub(super) enum NotMade {
     Forked,
     /// Other code has reset the primary context.
     Reset,
+    /// A subscriber of `tracing` has made the call while it received an event.
+    #[cfg_attr(
+        not(feature = "tracing"),
+        allow(dead_code, reason = "only `tracing` has subscribers")
+    )]
+    InEvent,
 }
+
+/// The message for a call of a subscriber of `tracing`.
+pub(super) const IN_EVENT: &str = "a subscriber of `tracing` has made the call while it received an \
+                                   event of cuda-driver; make it after the event, for example on \
+                                   another thread";
 
 /// The message for a call in a child process.
 pub(super) const FORKED: &str = "this process was forked after the CUDA driver was loaded, and a \
@@ -118,6 +129,17 @@ impl DriverError {
         Self {
             is_reset: true,
             ..self
+        }
+    }
+
+    /// Creates the error of a call that was not made, because a subscriber of `tracing` has made it
+    /// while it received an event.
+    #[cfg(feature = "tracing")]
+    #[cold]
+    pub(crate) fn in_event(call: &'static Function, driver: Version) -> Self {
+        Self {
+            not_made: Some(NotMade::InEvent),
+            ..Self::new(CUresult::CUDA_ERROR_NOT_PERMITTED, call, driver)
         }
     }
 
@@ -224,6 +246,7 @@ impl fmt::Display for DriverError {
             Some(NotMade::Capturing) => Some("other code captures the stream"),
             Some(NotMade::Forked) => Some(FORKED),
             Some(NotMade::Reset) => Some(RESET),
+            Some(NotMade::InEvent) => Some(IN_EVENT),
             None => None,
         };
         if let Some(why_not) = why_not {

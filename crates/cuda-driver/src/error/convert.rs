@@ -1,10 +1,11 @@
-//! Errors of images, which convert into the error of this crate.
+//! Errors of images and allocations, which convert into the error of this crate.
 
 use std::ffi::NulError;
 
+use cuda_sys::CUresult;
 use cuda_sys::image::LoadableError;
 
-use super::{DriverError, Error, JitError};
+use super::{AllocationKind, DriverError, Error, JitError};
 use crate::types::JitLog;
 
 /// The error of [`Ptx::new`](crate::Ptx::new).
@@ -40,5 +41,26 @@ impl JitError {
             })),
             gone => gone,
         }
+    }
+}
+
+impl Error {
+    /// Converts the error of an allocation; adds the number of bytes if memory ran out.
+    pub(crate) fn of_allocation(error: DriverError, bytes: usize, kind: AllocationKind) -> Self {
+        match error.status() {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Self::OutOfMemory {
+                kind,
+                bytes,
+                free: 0,
+                total: 0,
+                source: error,
+            },
+            _ => error.into(),
+        }
+    }
+
+    /// Converts the error of a call that page-locks memory of the host.
+    pub(crate) fn of_page_locking(error: DriverError, bytes: usize) -> Self {
+        Self::of_allocation(error, bytes, AllocationKind::Host)
     }
 }

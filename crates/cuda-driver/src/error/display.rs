@@ -11,16 +11,14 @@ impl fmt::Display for Error {
             Self::Load(error) => error.fmt(f),
             Self::Driver(error) => fmt::Display::fmt(error, f),
             Self::OutOfMemory {
+                kind,
                 bytes,
                 free,
                 total,
                 source,
             } => {
-                write!(f, "{source} while allocating {bytes} bytes")?;
-                match total {
-                    0 => Ok(()),
-                    _ => write!(f, "; {free} of {total} bytes are free on the device"),
-                }
+                write!(f, "{source}")?;
+                kind.write(f, *bytes, *free, *total)
             }
             Self::Jit(error) => fmt::Display::fmt(error, f),
             Self::Cupti(error) => fmt::Display::fmt(error, f),

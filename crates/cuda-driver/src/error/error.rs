@@ -9,7 +9,7 @@ use cuda_sys::{CUresult, Function};
 
 use super::call::NotMade;
 use super::{
-    ArgumentError, ArrayError, CuptiError, DeviceLoss, DriverError, ExchangeError,
+    AllocationKind, ArgumentError, ArrayError, CuptiError, DeviceLoss, DriverError, ExchangeError,
     GraphUpdateError, InstantiateError, JitError, LaunchConfigError, LaunchLimitError, LoadError,
     LtoError, PtxError, RangeError, SafeLaunchError, TensorMapError, Violations,
 };
@@ -54,12 +54,14 @@ pub enum Error {
     Driver(DriverError),
     /// An allocation failed for lack of memory.
     OutOfMemory {
+        /// What was to be allocated.
+        kind: AllocationKind,
         /// The number of bytes requested.
         bytes: usize,
         /// The free memory of the device in bytes after the failure; 0 if it is not known.
         free: usize,
-        /// The memory of the device in bytes; 0 if it is not known, or if the memory was to be
-        /// page-locked memory of the host.
+        /// The memory of the device in bytes; 0 if it is not known, or if it is not what limits
+        /// this kind of allocation.
         total: usize,
         /// The call that failed.
         source: DriverError,
@@ -400,7 +402,7 @@ impl From<DriverError> for Error {
             Some(NotMade::Capturing) => Self::Capturing {
                 what: "a call on a stream that other code captures or on memory last used there",
             },
-            None => Self::Driver(error),
+            Some(NotMade::InEvent) | None => Self::Driver(error),
         }
     }
 }
@@ -428,19 +430,6 @@ impl Error {
     #[must_use]
     pub fn loss(&self) -> Option<DeviceLoss> {
         self.driver_error()?.loss()
-    }
-
-    /// Converts the error of an allocation; adds the number of bytes if memory ran out.
-    pub(crate) fn of_allocation(error: DriverError, bytes: usize) -> Self {
-        match error.status() {
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Self::OutOfMemory {
-                bytes,
-                free: 0,
-                total: 0,
-                source: error,
-            },
-            _ => error.into(),
-        }
     }
 }
 

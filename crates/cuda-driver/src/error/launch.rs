@@ -4,6 +4,8 @@ use std::fmt;
 
 use cuda_sys::image::{Parameter, ParameterKind};
 
+use crate::types::Dim3;
+
 /// The arguments of a launch do not match the parameters of the kernel.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -277,6 +279,15 @@ pub enum LaunchConfigError {
         /// The number of blocks in this dimension of a cluster.
         cluster: u32,
     },
+    /// The kernel was compiled for clusters of another shape.
+    OtherCluster {
+        /// The kernel.
+        kernel: String,
+        /// The number of blocks per cluster of the launch.
+        given: Dim3,
+        /// The number of blocks per cluster for which the kernel was compiled.
+        required: Dim3,
+    },
     /// No grid has one thread for each element.
     Elements {
         /// The number of elements.
@@ -309,6 +320,16 @@ impl fmt::Display for LaunchConfigError {
                 f,
                 "kernel {kernel}: {what} is {given} blocks, which is not a multiple of the cluster \
                  size in this dimension, {cluster}; round it up and let the extra blocks return"
+            ),
+            Self::OtherCluster {
+                kernel,
+                given,
+                required,
+            } => write!(
+                f,
+                "kernel {kernel}: it was compiled for clusters of {} x {} x {} blocks, but the launch \
+                 has clusters of {} x {} x {} blocks; leave out the attribute `cluster`",
+                required.x, required.y, required.z, given.x, given.y, given.z
             ),
             Self::Elements { elements, .. } if *elements < 0 => write!(
                 f,
@@ -355,6 +376,7 @@ impl LaunchConfigError {
     pub fn what(&self) -> &'static str {
         match self {
             Self::OutOfRange { what, .. } | Self::PartialCluster { what, .. } => what,
+            Self::OtherCluster { .. } => "the number of blocks per cluster",
             Self::Elements { .. } => "the number of elements",
         }
     }
@@ -365,6 +387,7 @@ impl LaunchConfigError {
         match self {
             Self::OutOfRange { given, .. } => *given,
             Self::PartialCluster { given, .. } => u64::from(*given),
+            Self::OtherCluster { given, .. } => given.count(),
             Self::Elements { elements, .. } => {
                 u64::try_from((*elements).max(0)).unwrap_or(u64::MAX)
             }

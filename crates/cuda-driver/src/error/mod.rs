@@ -6,6 +6,7 @@
 
 mod error;
 
+mod allocation;
 mod array;
 mod call;
 mod category;
@@ -29,6 +30,7 @@ mod range;
 mod safe;
 mod tensor;
 
+pub use allocation::AllocationKind;
 pub use array::ArrayError;
 pub use call::DriverError;
 pub use category::{Category, advice};

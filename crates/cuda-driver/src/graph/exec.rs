@@ -10,6 +10,7 @@ use cuda_sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphExec, CUgraphExec_st, CUgraphInstantiateResult,
 };
 
+use super::limits::Refused;
 use super::owners::InFlightResources;
 use super::parts::{self, Parts, Root};
 use super::state::{CheckedNodes, State};
@@ -119,7 +120,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// - [`Error::Instantiate`] if the driver refuses the graph, with the reason and the node. The
+    /// - [`Error::LaunchLimit`] if the driver refuses the number of blocks of a kernel node.
+    /// - [`Error::Instantiate`] if it refuses the graph otherwise, with the reason and the node. The
     ///   driver also refuses a second executable of a graph with [device-updatable
     ///   nodes](Self::set_device_updatable) while the first one exists.
     /// - [`Error::GraphMemoryKept`] if no node frees the memory that a node allocates.
@@ -188,7 +190,10 @@ impl Graph {
                 reason: params.result_out,
                 node: Parts::find(&all, params.hErrNode_out),
             };
-            return Err(Error::Instantiate(Box::new(error)));
+            let kernels = Refused::list(driver, &all, params.hErrNode_out, source);
+            drop(all);
+            return Err(Refused::limit(kernels, source)
+                .unwrap_or_else(|| Error::Instantiate(Box::new(error))));
         }
         // SAFETY: the executable must have no other owner ← it was created just above.
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };

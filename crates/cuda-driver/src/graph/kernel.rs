@@ -2,12 +2,10 @@
 
 use std::ptr;
 
-use cuda_sys::{
-    CUDA_KERNEL_NODE_PARAMS, CUgraphNode, CUlaunchAttribute, CUlaunchAttributeID,
-    CUlaunchAttributeValue,
-};
+use cuda_sys::{CUDA_KERNEL_NODE_PARAMS, CUgraphNode, CUlaunchAttribute};
 
 use super::change::ChangeNode;
+use super::kernel_attributes::KernelAttributes;
 use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
@@ -15,8 +13,8 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
 use crate::launch::{KernelArgs, LaunchAttributes};
+use crate::types::LaunchConfig;
 use crate::types::node::{Edge, Node, node_kind};
-use crate::types::{Dim3, LaunchConfig};
 
 /// Kernels.
 impl Graph {
@@ -49,6 +47,7 @@ impl Graph {
     ) -> Result<Node<node_kind::Kernel>> {
         // SAFETY: the contract of `add_kernel` must hold ← the caller upholds it.
         unsafe { self.add_kernel_node(after, function, config, &[], &args) }
+            .map_err(|error| function.node_error(error, &config, None))
     }
 
     /// `cuGraphAddKernelNode(function, config, args)`, `cuGraphKernelNodeSetAttribute()`—Adds a
@@ -75,10 +74,11 @@ impl Graph {
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
         function.check_cluster(&config, attributes.cluster_blocks())?;
-        let attributes = attributes.for_node(self.context())?;
+        let raw = attributes.for_node(self.context())?;
         // SAFETY: the contract of `add_kernel` must hold with these attributes ← the caller upholds
         // it.
-        unsafe { self.add_kernel_node(after, function, config, attributes, &args) }
+        unsafe { self.add_kernel_node(after, function, config, raw, &args) }
+            .map_err(|error| function.node_error(error, &config, attributes.cluster_blocks()))
     }
 
     /// Adds a kernel node whose attributes were checked.
@@ -125,17 +125,26 @@ impl Graph {
         node: Node<node_kind::Kernel>,
         attributes: &LaunchAttributes<'_>,
     ) -> Result<()> {
-        let attributes = attributes.for_node(self.context())?;
+        let raw_attributes = attributes.for_node(self.context())?;
         let driver = self.context().driver();
         let all = self.root.lock();
         let parts = &all[self.at];
-        let raw = parts.raw_of(parts.index_of(node.id())?);
-        for attribute in attributes {
-            // SAFETY: the node must be a live kernel node ← it is one by its type; the graph is
-            // locked and has it.
-            unsafe { set_attribute(driver, raw, attribute) }?;
-        }
-        Ok(())
+        let index = parts.index_of(node.id())?;
+        let raw = parts.raw_of(index);
+        let mut each = raw_attributes.iter();
+        // SAFETY: the node must be a live kernel node ← it is one by its type; the graph is locked
+        // and has it.
+        let set = each.try_for_each(|attribute| unsafe { set_attribute(driver, raw, attribute) });
+        let Err(error) = set else {
+            return Ok(());
+        };
+        let known = parts.nodes[index as usize].owners.kernel();
+        drop(all);
+        let cluster = attributes.cluster_blocks();
+        Err(known.map_or_else(
+            || error.into(),
+            |(function, config)| function.node_error(error.into(), &config, cluster),
+        ))
     }
 
     /// `cuGraphKernelNodeGetAttribute()`—Returns the attributes of a kernel node.
@@ -150,28 +159,9 @@ impl Graph {
         let all = self.root.lock();
         let parts = &all[self.at];
         let raw = parts.raw_of(parts.index_of(node.id())?);
-        let get = |id: CUlaunchAttributeID| -> Result<[u32; 16]> {
-            let mut value = CUlaunchAttributeValue { pad: [0; 64] };
-            // SAFETY: the node must be a live kernel node and the pointer writable ← it is one by
-            // its type, and the graph is locked and has it; `value` is a local.
-            unsafe {
-                call!(
-                    self.context().driver(),
-                    cuGraphKernelNodeGetAttribute(raw, id, &raw mut value)
-                )
-            }?;
-            // SAFETY: every bit pattern must be valid, and all bytes initialized ← the array holds
-            // integers and is as long as the union, all bytes of which were set above.
-            Ok(unsafe { std::mem::transmute::<CUlaunchAttributeValue, [u32; 16]>(value) })
-        };
-        let [cooperative, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)?;
-        let [x, y, z, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)?;
-        let [priority, ..] = get(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY)?;
-        Ok(KernelAttributes {
-            is_cooperative: cooperative != 0,
-            cluster: (x > 0).then_some(Dim3 { x, y, z }),
-            priority: priority.cast_signed(),
-        })
+        // SAFETY: the node must be a live kernel node of a locked graph ← it is one by its type,
+        // and the graph is locked and has it.
+        unsafe { KernelAttributes::of_node(self.context().driver(), raw) }
     }
 }
 
@@ -212,6 +202,7 @@ impl GraphExec {
         // SAFETY: the node must use only what `owners` keeps, and must be ordered with conflicting
         // nodes ← the caller guarantees both.
         unsafe { self.set(node, owners, &mut params) }
+            .map_err(|error| function.node_error(error, &config, None))
     }
 }
 
@@ -254,7 +245,12 @@ impl Graph {
         let owners = kernel_owners(self.context(), NO_GRAPH, function, &config, &args)?;
         let mut params = KernelNode::new(function, config, &args);
         // SAFETY: the node must use only what `owners` keeps ← the caller guarantees it.
-        unsafe { self.change(node, owners, &mut params) }
+        let changed = unsafe { self.change(node, owners, &mut params) };
+        changed.map_err(|error| {
+            let attributes = self.kernel_attributes(node).ok();
+            let cluster = attributes.and_then(|attributes| attributes.cluster);
+            function.node_error(error, &config, cluster)
+        })
     }
 }
 
@@ -377,19 +373,6 @@ impl<'a, A> KernelNode<'a, A> {
     }
 }
 
-/// The attributes of a kernel node, as the driver reports them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KernelAttributes {
-    /// Whether all blocks run at the same time (a cooperative launch).
-    pub is_cooperative: bool,
-    /// The number of blocks in a cluster, or `None` without clusters.
-    pub cluster: Option<Dim3>,
-    /// The priority; lower numbers are more urgent. It has an effect only with
-    /// [`USE_NODE_PRIORITY`](super::InstantiateFlags::USE_NODE_PRIORITY).
-    pub priority: i32,
-}
-
 /// Sets an attribute of a kernel node.
 ///
 /// # Safety
@@ -430,6 +413,6 @@ pub(super) fn kernel_owners(
     function.check_arguments(args.sizes(), args.types())?;
     function.check_config(config)?;
     let mut owners = Owners::of_args(context, graph, args)?;
-    owners.set_kernel(function);
+    owners.set_kernel(function, Some(config));
     Ok(owners)
 }

@@ -113,7 +113,7 @@ impl Graph {
         // SAFETY: the node must use only what the owners keep ← it uses no other memory.
         let added = unsafe { self.add(after, Owners::default(), &mut params) };
         let node = added.map_err(|error| match error {
-            Error::Driver(error) => Error::of_allocation(error, bytes),
+            Error::Driver(error) => self.context().allocation_error(error, bytes),
             error => error,
         })?;
         let address = params.0.dptr;

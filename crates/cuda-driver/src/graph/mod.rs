@@ -17,6 +17,7 @@ mod exec;
 mod capture;
 
 mod kernel;
+mod kernel_attributes;
 
 mod copy;
 mod event;
@@ -35,6 +36,7 @@ mod conflicts;
 mod device_node;
 mod host_buffer;
 mod lease;
+mod limits;
 mod list;
 mod owners;
 mod params;
@@ -57,7 +59,7 @@ pub use device_node::DeviceNode;
 pub use exec::{GraphExec, InstantiateFlags};
 pub use graph::Graph;
 pub use host_buffer::{GraphHostBuffer, HostRead, HostWrite};
-pub use kernel::KernelAttributes;
+pub use kernel_attributes::KernelAttributes;
 pub use list::DotFlags;
 pub use memory::{GraphAllocation, GraphMemoryStatistics};
 pub(crate) use owners::Owners;

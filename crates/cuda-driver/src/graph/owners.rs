@@ -16,6 +16,7 @@ use crate::memory::{Memory, RecordedMemory, RecordedUse};
 use crate::pending::{Closure, KeepAlive};
 use crate::safe::CheckedNode;
 use crate::tracking::{Access, ReplayRecord, Tracker};
+use crate::types::LaunchConfig;
 
 /// The resources of a node: memory, code, closures, events, and the owners of a child graph's
 /// nodes.
@@ -32,6 +33,8 @@ pub(crate) struct Owners {
     closures: Vec<Arc<Closure>>,
     /// The kernel that the node launches, if it is a kernel node.
     kernel: Option<Function>,
+    /// The configuration of the kernel; `None` if an eager capture has made the node.
+    config: Option<LaunchConfig>,
     /// The record that the node writes, if it launches the checked copy of a kernel.
     checked: Option<Arc<CheckedNode>>,
     /// Whether the node can wait for the host program.
@@ -214,8 +217,14 @@ impl Owners {
     }
 
     /// Keeps the kernel that the node launches.
-    pub(super) fn set_kernel(&mut self, kernel: &Function) {
+    pub(super) fn set_kernel(&mut self, kernel: &Function, config: Option<&LaunchConfig>) {
         self.kernel = Some(kernel.clone());
+        self.config = config.copied();
+    }
+
+    /// The kernel that the node launches and the configuration, if both are known.
+    pub(super) fn kernel(&self) -> Option<(Function, LaunchConfig)> {
+        Some((self.kernel.clone()?, self.config?))
     }
 
     /// Calls `f` with each kernel of the node, including those of the nodes of a child graph.

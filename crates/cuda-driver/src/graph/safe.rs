@@ -188,6 +188,7 @@ impl GraphExec {
         // `add_kernel_safe`. Conflicting nodes must be ordered ← `OrderedKernel` has the order
         // checked.
         unsafe { self.set(node, owners, &mut params) }
+            .map_err(|error| function.node_error(error, &config, None))
     }
 }
 

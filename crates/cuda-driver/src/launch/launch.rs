@@ -5,12 +5,13 @@ use super::{KernelArgs, LaunchAttributes, LaunchConfig, Values};
 use cuda_sys::{CUlaunchAttribute, LaunchUse};
 
 use crate::context::{Context, ReplayLock};
-use crate::driver::{call, event};
+use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
 use crate::memory::{is_array_number, recorder_of};
 use crate::observer::{KernelLaunch, Work};
 use crate::stream::Stream;
+use crate::subscriber::event;
 use crate::tracking::{Blocked, Scope, retry};
 use crate::types::WorkKind;
 
@@ -182,24 +183,7 @@ impl Stream {
         attributes: Option<&LaunchAttributes<'_>>,
         args: &A,
     ) -> Result<()> {
-        match attributes {
-            None => args.with_values(function.layout(), |values| {
-                // SAFETY: the caller upholds the contract; `with_values` makes `values` from
-                // `args`.
-                unsafe { self.call_launch(function, config, values) }
-            })?,
-            Some(attributes) => {
-                function.check_cluster(config, attributes.cluster_blocks())?;
-                let raw = attributes.for_launch(self.context())?;
-                let queued = args.with_values(function.layout(), |values| {
-                    // SAFETY: the caller upholds the contract; `with_values` makes `values` from
-                    // `args`.
-                    unsafe { self.call_launch_ex(function, config, raw, values) }
-                });
-                queued.map_err(|error| function.limit_error(self, error, config, attributes))?;
-            }
-        }
-        self.state().launches().record(function.launch_name());
+        // Before the call, because its use of memory is recorded after it.
         event!(
             trace,
             kernel = function.name(),
@@ -208,6 +192,28 @@ impl Stream {
             threads = config.block.count(),
             "launch"
         );
+        match attributes {
+            None => {
+                let queued = args.with_values(function.layout(), |values| {
+                    // SAFETY: the caller upholds the contract; `with_values` makes `values` from
+                    // `args`.
+                    unsafe { self.call_launch(function, config, values) }
+                });
+                queued.map_err(|error| function.limit_error(self, error, config, None))?;
+            }
+            Some(attributes) => {
+                function.check_cluster(config, attributes.cluster_blocks())?;
+                let raw = attributes.for_launch(self.context())?;
+                let queued = args.with_values(function.layout(), |values| {
+                    // SAFETY: the caller upholds the contract; `with_values` makes `values` from
+                    // `args`.
+                    unsafe { self.call_launch_ex(function, config, raw, values) }
+                });
+                queued
+                    .map_err(|error| function.limit_error(self, error, config, Some(attributes)))?;
+            }
+        }
+        self.state().launches().record(function.launch_name());
         Ok(())
     }
 

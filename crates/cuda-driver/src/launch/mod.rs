@@ -39,7 +39,6 @@ pub use args::{KernelArg, KernelArgs};
 pub(crate) use args::{Values, tracked_arg};
 pub use attributes::LaunchAttributes;
 pub(crate) use conflict::expect_no_array_conflict;
-#[cfg(feature = "derive")]
 pub use cuda_driver_derive::KernelArg;
 pub use foreign::ForeignUse;
 pub use kernel::{Accepts, Kernel, KernelParam, KernelParams, Reads, Writes};

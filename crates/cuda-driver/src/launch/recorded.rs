@@ -23,6 +23,7 @@ impl Stream {
         attributes: Option<&LaunchAttributes<'_>>,
         args: &A,
     ) -> Result<()> {
+        let cluster = attributes.and_then(LaunchAttributes::cluster_blocks);
         let attributes = match attributes {
             Some(attributes) => {
                 function.check_cluster(config, attributes.cluster_blocks())?;
@@ -30,7 +31,7 @@ impl Stream {
             }
             None => None,
         };
-        recorder.call(recorded_uses(args)?, Some(function), &mut |on| {
+        let recorded = recorder.call(recorded_uses(args)?, Some(function), &mut |on| {
             args.with_pointers(|pointers| {
                 let values = Values::pointers(pointers);
                 match attributes {
@@ -43,7 +44,8 @@ impl Stream {
                     },
                 }
             })
-        })
+        });
+        recorded.map_err(|error| function.node_error(error, config, cluster))
     }
 }
 

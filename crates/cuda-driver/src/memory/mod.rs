@@ -58,7 +58,6 @@ pub use access::MemoryAccess;
 pub use allocator::{Allocator, Unpooled};
 pub use buffer::DeviceBuffer;
 pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
-#[cfg(feature = "derive")]
 pub use cuda_driver_derive::DeviceRepr;
 pub use device_ptr::DevicePtr;
 pub use element::Element;

@@ -6,9 +6,9 @@ use std::panic::Location;
 use cuda_sys::CUdeviceptr;
 
 use super::allocation::{Block, Memory, Source};
-use crate::driver::event;
 use crate::memory_ledger::{Entry, MemoryKind};
 use crate::stream::Stream;
+use crate::subscriber::event;
 
 impl Memory {
     /// Creates an allocation of memory that the driver allocated just now.

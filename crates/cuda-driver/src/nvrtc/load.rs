@@ -8,11 +8,11 @@ use cuda_sys::image::newest_ptx;
 use super::error::CompileError;
 use super::pointees;
 use crate::context::Context;
-use crate::driver::event;
 use crate::error::Status;
 use crate::module::Module;
 use crate::module::Pointees;
 use crate::safe::SafeModule;
+use crate::subscriber::event;
 
 /// Available with the feature `nvrtc`.
 impl Module {

@@ -11,10 +11,10 @@ use std::{io, process, thread};
 use once_cell::sync::OnceCell;
 
 use super::report::Report;
-#[cfg(feature = "tracing")]
-use crate::driver::event;
 use crate::error::Violation;
 use crate::lock::{Mutex, rank};
+#[cfg(feature = "tracing")]
+use crate::subscriber::event;
 
 /// The reports of streams without a handle whose launches were not complete.
 static LEFT: Mutex<Vec<Weak<dyn Report>>, { rank::LEFT_REPORTS }> = Mutex::new(Vec::new());

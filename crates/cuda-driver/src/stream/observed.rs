@@ -1,8 +1,8 @@
 //! Streams whose work is observed, for the profiler.
 
 use super::Stream;
-use crate::driver::event;
 use crate::observer::{Site, Work};
+use crate::subscriber::event;
 use crate::types::WorkKind;
 
 /// The flags of an event that records the time (`CU_EVENT_DEFAULT`).

@@ -12,6 +12,7 @@ use cuda_sys::{
 use super::format::{ChannelFormat, Texel};
 use super::limits::{check, not_supported_error, within};
 use super::shape::{ArrayFlags, ArrayShape};
+use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle};
@@ -128,7 +129,7 @@ impl ArrayMemory {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the pointers must be valid ← they point to local variables.
         unsafe { call!(driver, cuArray3DCreate_v2(&raw mut raw, &raw const desc)) }
-            .map_err(|error| not_created(error, flags, bytes))?;
+            .map_err(|error| not_created(context, error, flags, bytes))?;
         // SAFETY: the handle must be alive and have no other owner ← it was created just now.
         let array = OwnedArray::Array(unsafe { Handle::new(driver, SendPtr(raw)) });
         Self::new::<T>(stream, Owner::new(array, None), vec![*shape], false, flags)
@@ -159,7 +160,7 @@ impl ArrayMemory {
                 cuMipmappedArrayCreate(&raw mut raw, &raw const desc, levels)
             )
         }
-        .map_err(|error| not_created(error, flags, bytes))?;
+        .map_err(|error| not_created(context, error, flags, bytes))?;
         // SAFETY: the handle must be alive and have no other owner ← it was created just now.
         let array = OwnedArray::Mipmapped(unsafe { Handle::new(driver, SendPtr(raw)) });
         Self::new::<T>(stream, Owner::new(array, None), shapes, true, flags)
@@ -401,9 +402,9 @@ impl Reclaim for Owner {
 }
 
 /// Returns the error of the creation of an array with these flags and this size.
-fn not_created(error: DriverError, flags: ArrayFlags, bytes: usize) -> Error {
+fn not_created(context: &Context, error: DriverError, flags: ArrayFlags, bytes: usize) -> Error {
     not_supported_error(error, flags.optional_feature())
-        .unwrap_or_else(|| Error::of_allocation(error, bytes))
+        .unwrap_or_else(|| context.allocation_error(error, bytes))
 }
 
 /// Fails if no mipmapped array of this shape has as many levels.

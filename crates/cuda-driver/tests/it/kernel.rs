@@ -100,16 +100,17 @@ fn a_signature_is_compared_when_the_kernel_is_typed() {
         parameters: COPY_LIST.to_owned(),
         given: 2,
     };
-    assert_eq!(count, Error::Argument(Box::new(wrong_count)));
+    let signature = |error| ArgumentError::Signature(Box::new(error));
+    assert_eq!(count, Error::Argument(Box::new(signature(wrong_count))));
     assert_eq!(
         size,
-        Error::Argument(Box::new(ArgumentError::Mismatch {
+        Error::Argument(Box::new(signature(ArgumentError::Mismatch {
             kernel: kernel(),
             index: 1,
             parameter: copy.parameters().unwrap()[1].clone(),
             given: 4,
             given_type: Some("u32"),
-        }))
+        })))
     );
 }
 

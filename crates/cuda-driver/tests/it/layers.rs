@@ -15,6 +15,7 @@ const LAYERS: &[&str] = &[
     "lock",
     "types",
     "error",
+    "subscriber",
     "launch_log",
     "reports",
     "deferred",

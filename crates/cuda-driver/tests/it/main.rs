@@ -66,6 +66,7 @@ mod graph_change;
 mod graph_device_node;
 mod graph_exec;
 mod graph_flow;
+mod graph_limits;
 mod graph_memory;
 mod graph_owners;
 mod graph_remove;
@@ -106,6 +107,7 @@ mod order;
 #[cfg(any(target_os = "linux", windows))]
 mod other_api;
 mod other_device;
+mod out_of_memory;
 mod owned;
 #[cfg(feature = "derive")]
 mod padding;

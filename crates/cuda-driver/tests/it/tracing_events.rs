@@ -22,6 +22,10 @@ thread_local! {
     static TEXTS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
     /// Whether the subscriber panics at events of this thread.
     static PANICS: Cell<bool> = const { Cell::new(false) };
+    /// A stream for which the subscriber waits at the next event of this thread.
+    static STREAM: Cell<Option<Stream>> = const { Cell::new(None) };
+    /// What it got.
+    static WAITED: Cell<Option<cuda_driver::Result<()>>> = const { Cell::new(None) };
 }
 
 /// The subscriber of the whole process. With a subscriber of one thread only, `tracing` switches
@@ -62,6 +66,9 @@ impl Subscriber for Texts {
 
     fn event(&self, event: &TracingEvent<'_>) {
         assert!(!PANICS.get(), "the subscriber panics");
+        if let Some(stream) = STREAM.take() {
+            WAITED.set(Some(stream.synchronize()));
+        }
         let mut fields = Fields(event.metadata().level().to_string());
         event.record(&mut fields);
         push(fields.0);
@@ -106,14 +113,30 @@ fn a_subscriber_that_panics_interrupts_no_call() {
     let release = block(&b);
     PANICS.set(true);
     launch_copy(&copy, &b, &from, &mut to).unwrap();
-    let address = to.as_raw();
     drop(to);
     let other = DeviceBuffer::<u32>::zeroed(&a, 64).unwrap();
     PANICS.set(false);
-    assert_eq!(other.as_raw(), address);
     drop(release);
     b.synchronize().unwrap();
     assert_eq!(other.to_vec().unwrap(), [0; 64]);
+}
+
+/// The call could overtake the one in whose middle the subscriber runs.
+#[test]
+fn a_subscriber_cannot_call_the_driver_during_an_event() {
+    set_subscriber();
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
+    let copy = fixture.kernel(COPY, "copy");
+    let (from, mut to) = (filled(&stream, 64, 1), filled(&stream, 64, 2));
+    STREAM.set(Some(stream.clone()));
+    launch_copy(&copy, &stream, &from, &mut to).unwrap();
+    let error = WAITED.take().unwrap().unwrap_err().to_string();
+    assert!(
+        error.contains("was not called: a subscriber of `tracing`"),
+        "{error}"
+    );
+    assert_eq!(to.to_vec().unwrap(), [1; 64]);
 }
 
 #[test]

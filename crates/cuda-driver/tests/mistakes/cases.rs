@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 use cuda_driver::event::EventFlags;
 use cuda_driver::graph::EagerCapture;
 use cuda_driver::jit::JitOptions;
-use cuda_driver::memory::CachingPool;
+use cuda_driver::memory::{CachingPool, ManagedBuffer};
 use cuda_driver::prelude::*;
+use cuda_driver::texture::{Array, ArrayFlags, ArrayShape};
 use cuda_driver::{Library, Result};
 use cuda_sim::{Builder, Schedule, Simulator};
 
-use crate::{images, safe};
+use crate::{clusters, images, safe};
 
 pub(crate) const MIX: &str = include_str!("../it/kernels/mix.ptx");
 const COPY: &str = include_str!("../it/kernels/copy.ptx");
@@ -76,6 +77,7 @@ pub(crate) fn all() -> Texts {
         graphs(),
         safe::all(),
         limits(),
+        clusters::texts(),
     ]
     .concat()
 }
@@ -221,7 +223,7 @@ fn lookups() -> Texts {
 }
 
 fn memory() -> Texts {
-    let fixture = fixture(Builder::new().memory(64 << 20));
+    let fixture = fixture(Builder::new().memory(64 << 20).host_memory(1 << 20));
     let stream = &fixture.stream;
     let mut x = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
     let y = DeviceBuffer::<u32>::zeroed(stream, 3).unwrap();
@@ -231,6 +233,33 @@ fn memory() -> Texts {
         (
             "out of memory",
             text(DeviceBuffer::<f64>::zeroed(stream, 100 << 20)),
+        ),
+        (
+            "out of managed memory",
+            text(ManagedBuffer::<f64>::zeroed(stream, 100 << 20)),
+        ),
+        (
+            "out of memory for an array",
+            text(Array::<f32>::zeroed(
+                stream,
+                &ArrayShape::two_d(8192, 8192),
+                ArrayFlags::empty(),
+            )),
+        ),
+        (
+            "out of memory in a graph",
+            text(Graph::new(&fixture.context).and_then(|mut graph| {
+                // SAFETY: elements must be written before they are read ← the node is refused.
+                unsafe { graph.add_alloc::<f64>(&[], 100 << 20) }
+            })),
+        ),
+        (
+            "out of page-locked memory",
+            text(PinnedBuffer::<u8>::zeroed(
+                &fixture.context,
+                2 << 20,
+                PinnedFlags::empty(),
+            )),
         ),
         (
             "beyond any address",
@@ -446,6 +475,12 @@ fn limits() -> Texts {
             launch(LaunchConfig::new(1 << 20, 1024), &cooperative),
         ),
     ];
+    texts.push(("graph with a cooperative node of too many blocks", {
+        let mut graph = Graph::new(&first.context).unwrap();
+        let (config, args) = (LaunchConfig::new(1 << 20, 1024), (&mut x, &y, 4_u32));
+        // SAFETY: the graph is not launched.
+        text(unsafe { graph.add_kernel_with(&[], &mix, config, &cooperative, args) })
+    }));
     let fixture = fixture(Builder::new());
     let buffer = DeviceBuffer::<u32>::zeroed(&fixture.stream, 4).unwrap();
     let device = fixture.context.device().as_raw();

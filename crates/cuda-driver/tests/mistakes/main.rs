@@ -10,8 +10,8 @@
 //! - Images: text that is not PTX, PTX that is too new, a NUL byte in PTX, UTF-16, gzip and a fat
 //!   binary instead of PTX, PTX that crashes the compiler, a missing file, a file without an image.
 //! - Compiling: no NVRTC on the machine.
-//! - Memory: an allocation that is too large for the device, for the limit of a pool and for an
-//!   address; host and device memory of different lengths, buffers of different lengths; views of
+//! - Memory: an allocation that is too large for the device (a buffer, managed memory, an array, the
+//!   memory of a graph), for the host, for the limit of a pool and for an address; host and device memory of different lengths, buffers of different lengths; views of
 //!   another type.
 //! - Devices and contexts: an ordinal that does not exist; a kernel, a buffer, an event and the
 //!   memory of a graph from another context.
@@ -26,6 +26,7 @@
 //! an `Option`, 17 arguments.
 
 mod cases;
+mod clusters;
 mod images;
 mod safe;
 #[cfg(feature = "nvrtc")]

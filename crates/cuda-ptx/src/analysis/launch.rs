@@ -174,7 +174,8 @@ pub(super) fn mismatch(kernel: &Kernel, launch: &LaunchValues) -> Option<String>
             return Some(format!("an alignment in {name} is not a power of two"));
         }
     }
-    let threads: u64 = launch.block.iter().map(|&size| u64::from(size)).product();
+    let sizes = launch.block.iter().map(|&size| u64::from(size));
+    let threads = sizes.fold(1, u64::saturating_mul);
     let (least, line) = kernel.least_threads;
     if threads < u64::from(least) {
         return Some(format!(

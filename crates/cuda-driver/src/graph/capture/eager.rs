@@ -418,7 +418,7 @@ impl Recorder for EagerRecorder {
     ) -> Result<()> {
         let mut owners = self.owners(uses)?;
         if let Some(kernel) = kernel.and_then(<dyn Any>::downcast_ref::<Function>) {
-            owners.set_kernel(kernel);
+            owners.set_kernel(kernel, None);
         }
         self.scope().capture_nodes(owners, queue)
     }

@@ -137,6 +137,7 @@ impl<'c> CaptureScope<'c> {
         args: &A,
     ) -> Result<Node<node_kind::Kernel>> {
         let owners = kernel_owners(self.context(), self.graph().id(), function, config, args)?;
+        let cluster = attributes.and_then(LaunchAttributes::cluster_blocks);
         let attributes = match attributes {
             Some(attributes) => {
                 function.check_cluster(config, attributes.cluster_blocks())?;
@@ -144,7 +145,7 @@ impl<'c> CaptureScope<'c> {
             }
             None => None,
         };
-        let node = self.captured(owners, |stream| {
+        let captured = self.captured(owners, |stream| {
             args.with_pointers(|pointers| match attributes {
                 None => {
                     // SAFETY: there must be a pointer to a value of each parameter's size, and the
@@ -165,7 +166,8 @@ impl<'c> CaptureScope<'c> {
                     }
                 }
             })
-        })?;
+        });
+        let node = captured.map_err(|error| function.node_error(error, config, cluster))?;
         Ok(Node::new(node))
     }
 

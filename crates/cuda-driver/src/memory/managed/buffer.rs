@@ -158,7 +158,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
                     cuMemAllocManaged(&raw mut address, bytes, flags)
                 )
             }
-            .map_err(|error| Error::of_allocation(error, bytes))?;
+            .map_err(|error| context.managed_allocation_error(error, bytes))?;
             drop(current);
             // SAFETY: the memory must be managed memory that no other code frees ← it was allocated
             // just now.

@@ -14,7 +14,8 @@ use super::{Mapping, PhysicalKind, PhysicalMemory, Reservation};
 use crate::device::Device;
 use crate::error::{Error, RangeError, Result};
 use crate::memory::{
-    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, MemoryAccess, Source, bytes_of,
+    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, MemoryAccess, MemoryLocation,
+    Source, bytes_of,
 };
 use crate::reports;
 use crate::stream::Stream;
@@ -189,7 +190,15 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
         }
         let missing = bytes_of::<T>(len)?.saturating_sub(self.mapped);
         if missing > 0 {
-            let memory = PhysicalMemory::new(&self.kind, missing)?;
+            let context = self.buffer.stream().context();
+            let memory = PhysicalMemory::new(&self.kind, missing).map_err(|error| {
+                match self.kind.location() {
+                    MemoryLocation::Device(device) if device == context.device() => {
+                        context.with_totals(error)
+                    }
+                    _ => error,
+                }
+            })?;
             let mut page = self.reservation.map(self.mapped, &memory)?;
             let wanted: Vec<_> = self
                 .devices

@@ -14,7 +14,7 @@ use cuda_sys::{
 
 use crate::device::Device;
 use crate::driver::{Driver, call};
-use crate::error::{DriverError, Error, RangeError, Result};
+use crate::error::{AllocationKind, DriverError, Error, RangeError, Result};
 use crate::handle::{Destroy, Handle};
 use crate::memory::MemoryLocation;
 use crate::memory::ipc::HANDLE_TYPE;
@@ -113,6 +113,14 @@ impl PhysicalKind {
         }?;
         // A divisor must not be 0.
         Ok(bytes.max(1))
+    }
+
+    /// What is short if memory runs out.
+    fn of_allocations(&self) -> AllocationKind {
+        match self.location {
+            MemoryLocation::Device(_) => AllocationKind::Device,
+            _ => AllocationKind::Host,
+        }
     }
 
     pub(super) fn driver(&self) -> &Driver {
@@ -224,7 +232,7 @@ impl PhysicalMemory {
                 cuMemCreate(&raw mut raw, bytes, &raw const props, 0)
             )
         }
-        .map_err(|error| Error::of_allocation(error, bytes))?;
+        .map_err(|error| Error::of_allocation(error, bytes, kind.of_allocations()))?;
         // SAFETY: no other code may release the handle ← it was created just now.
         Ok(unsafe { Self::of_raw(kind, raw, bytes, granularity) })
     }

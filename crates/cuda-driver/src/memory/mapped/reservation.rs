@@ -8,7 +8,7 @@ use cuda_sys::CUdeviceptr;
 
 use super::{Mapping, PhysicalMemory};
 use crate::driver::{Driver, call};
-use crate::error::{DriverError, Error, Result};
+use crate::error::{AllocationKind, DriverError, Error, Result};
 use crate::handle::{Destroy, Handle};
 use crate::memory::resolve_of;
 
@@ -71,7 +71,7 @@ impl Reservation {
                 cuMemAddressReserve(&raw mut address, bytes, alignment, 0, 0)
             )
         }
-        .map_err(|error| Error::of_allocation(error, bytes))?;
+        .map_err(|error| Error::of_allocation(error, bytes, AllocationKind::Addresses))?;
         // SAFETY: no other code may release the range ← it was reserved just now.
         let handle = unsafe { Handle::new(driver, (address, bytes)) };
         Ok(Self(Arc::new(handle)))

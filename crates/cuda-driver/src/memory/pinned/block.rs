@@ -47,7 +47,7 @@ impl PinnedBlock {
             let _current = context.enter()?;
             // SAFETY: the pointer must be writable ← it points to a local variable.
             unsafe { call!(driver, cuMemHostAlloc(&raw mut start, bytes, flags.bits())) }
-                .map_err(|error| Error::of_allocation(error, bytes))?;
+                .map_err(|error| Error::of_page_locking(error, bytes))?;
             RawBlock::of_driver(start)
         };
         // SAFETY: no other code may free the block ← it was allocated just now.
@@ -77,7 +77,7 @@ impl PinnedBlock {
         let out_of_memory = || {
             let code = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
             let error = DriverError::new(code, call, context.driver().version());
-            Error::of_allocation(error, bytes)
+            Error::of_page_locking(error, bytes)
         };
         let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| out_of_memory())?;
         // SAFETY: the layout must not have a size of 0 ← the caller passes at least one byte.
@@ -99,7 +99,7 @@ impl PinnedBlock {
             // SAFETY: the memory must have this layout and must not be used afterwards ← it was
             // allocated above with this layout, and it is not registered.
             unsafe { dealloc(start, layout) };
-            return Err(Error::of_allocation(error, bytes));
+            return Err(Error::of_page_locking(error, bytes));
         }
         Ok(RawBlock::of_program(start.cast(), layout))
     }

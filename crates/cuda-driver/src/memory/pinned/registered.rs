@@ -115,7 +115,7 @@ impl Registration {
         // SAFETY: the bytes must be allocated and have the properties that `flags` claim ← the
         // caller guarantees both.
         unsafe { call!(driver, cuMemHostRegister_v2(start, bytes, flags.bits())) }
-            .map_err(|error| Error::of_allocation(error, bytes))?;
+            .map_err(|error| Error::of_page_locking(error, bytes))?;
         // SAFETY: no other code may unregister the memory ← it was registered just now.
         Ok(Some(unsafe { Handle::new(driver, SendPtr(start)) }))
     }

@@ -1,7 +1,8 @@
 //! Allocation from a pool.
 
 use super::{MemoryPool, PoolKind};
-use crate::error::{Error, Result};
+use crate::context::Context;
+use crate::error::{DriverError, Error, Result};
 use crate::memory::allocator::{Allocator, sealed};
 use crate::memory::{Memory, Source};
 use crate::stream::Stream;
@@ -52,6 +53,21 @@ impl MemoryPool {
     /// Returns `true` if the pool consists of page-locked memory of the host.
     pub(in crate::memory) fn has_pinned_host_memory(&self) -> bool {
         self.is_on_host() && self.kind() == PoolKind::Pinned
+    }
+
+    /// Returns the error of an allocation from this pool.
+    #[cold]
+    pub(super) fn allocation_error(
+        &self,
+        context: &Context,
+        error: DriverError,
+        bytes: usize,
+    ) -> Error {
+        match self.kind() {
+            PoolKind::Managed => context.managed_allocation_error(error, bytes),
+            _ if self.is_on_host() => Error::of_page_locking(error, bytes),
+            _ => context.allocation_error(error, bytes),
+        }
     }
 
     /// Allocates page-locked memory of the host.

@@ -449,7 +449,7 @@ impl MemoryPool {
                 cuMemAllocFromPoolAsync(&raw mut address, bytes, self.as_raw(), queueing.raw())
             )
         }
-        .map_err(|error| owner.context().allocation_error(error, bytes))?;
+        .map_err(|error| self.allocation_error(owner.context(), error, bytes))?;
         let pool: Arc<dyn Reclaim> = Arc::<Inner>::clone(&self.0);
         // SAFETY: the memory must be stream-ordered memory that no other code frees ← it was
         // allocated just now.

@@ -4,7 +4,7 @@
 type Kind = fn(&str) -> bool;
 
 /// Texts that the assembler accepts, and this crate does not.
-pub(super) const REFUSED_HERE: &[(Kind, &str)] = &[
+const REFUSED_HERE: &[(Kind, &str)] = &[
     (
         |message| message.contains("near '%") || message.contains("near 'r"),
         "an element index in a register, `g[%r1]`: the analysis has no use for it",
@@ -18,6 +18,10 @@ pub(super) const REFUSED_HERE: &[(Kind, &str)] = &[
         "a declaration without a name, `.reg .b32;`, which declares nothing",
     ),
     (
+        |message| message.contains("near '.b") || message.contains("near '.f"),
+        "a type alone, `.b64;`, which declares nothing",
+    ),
+    (
         |message| message.contains("near '.align'"),
         "two alignments of one variable, of which only one can be meant",
     ),
@@ -26,6 +30,13 @@ pub(super) const REFUSED_HERE: &[(Kind, &str)] = &[
         "arrays of 2⁴⁰ elements or more, and more than 2²⁰ registers: limits of this crate",
     ),
 ];
+
+/// Whether the message of this crate is of a listed kind.
+pub(super) fn is_refused_here(message: &str) -> bool {
+    REFUSED_HERE
+        .iter()
+        .any(|(is_of_kind, _)| is_of_kind(message))
+}
 
 /// Messages of the assembler about what no grammar and no declaration says. This crate does not
 /// know instructions, so the users of the tree refuse such texts.
@@ -36,6 +47,7 @@ const BEYOND: &[&str] = &[
     "modifier",
     "Modifier",
     "must be register",
+    "special register",
     "Label expected",
     "Address expected",
     "Operand negation",
@@ -57,6 +69,7 @@ const BEYOND: &[&str] = &[
     "requires",
     "Deprecated feature",
     "32-bit address",
+    "32-Bit compilation",
     "32-Bit ABI",
     "Pragma",
     "used in inlined_at",

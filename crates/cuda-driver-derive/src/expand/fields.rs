@@ -4,7 +4,7 @@
 use proc_macro2::Span;
 use quote::ToTokens;
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Fields, Member, Result, Type};
+use syn::{Data, DeriveInput, Error, Fields, Index, Member, Result, Type};
 
 /// A field of the struct.
 pub(crate) struct Field<'a> {
@@ -47,10 +47,16 @@ pub(crate) fn fields<'a>(input: &'a DeriveInput, derived: &str) -> Result<Vec<Fi
         Fields::Unnamed(fields) => Some(&fields.unnamed),
         Fields::Unit => None,
     };
-    let of_syn = of_syn.into_iter().flatten().zip(data.fields.members());
+    // Not `Fields::members`, which older versions of syn lack.
     let fields: Vec<_> = of_syn
-        .map(|(field, member)| Field {
-            member,
+        .into_iter()
+        .flatten()
+        .enumerate()
+        .map(|(index, field)| Field {
+            member: match &field.ident {
+                Some(name) => Member::Named(name.clone()),
+                None => Member::Unnamed(Index::from(index)),
+            },
             ty: &field.ty,
             span: field.ty.span(),
         })
