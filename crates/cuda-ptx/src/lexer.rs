@@ -43,6 +43,10 @@ pub(super) const UNEXPECTED: &str = "Unexpected character in the text";
 /// The message for a string with other characters than those of ASCII.
 pub(super) const NOT_ASCII: &str = "Unexpected non-ASCII character encountered in a string";
 
+/// The largest number of bytes of a name. An assembler has no limit, and mangled names of C++ have
+/// a few thousand bytes. A name is copied where it is used: into messages, for example.
+pub(super) const MAX_NAME: usize = 1 << 16;
+
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
 }
@@ -175,6 +179,15 @@ impl<'a> Lexer<'a> {
             b'%' | b'$' | b'_' | b'a'..=b'z' | b'A'..=b'Z' => {
                 self.at += 1;
                 self.skip_while(is_name);
+                let length = self.at - start;
+                if length > MAX_NAME {
+                    let begin = self.slice(start, start + 32);
+                    self.at = start;
+                    return Err(self.error(&format!(
+                        "the name {begin}... has {length} bytes; the limit is {MAX_NAME}: use a \
+                         shorter name"
+                    )));
+                }
                 token.kind = Kind::Name;
                 token.text = self.slice(start, self.at);
             }

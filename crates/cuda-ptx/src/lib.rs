@@ -43,6 +43,7 @@ mod lexer;
 mod module;
 mod parameters;
 mod parser;
+mod prefix;
 mod print;
 mod statement;
 mod tables;

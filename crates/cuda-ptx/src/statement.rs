@@ -5,6 +5,9 @@ use super::error::Error;
 use super::lexer::{Kind, Token};
 use super::parser::Parser;
 
+/// The deepest nesting of blocks. What a name refers to is looked for in each block around it.
+const MAX_NESTING: u32 = 1000;
+
 /// Returns a 32-bit number in decimal or hexadecimal.
 fn number(text: &str) -> Option<u32> {
     match text.strip_prefix("0x") {
@@ -97,6 +100,13 @@ impl<'a> Parser<'a> {
                 }
                 Kind::Punct(b'{') => {
                     depth += 1;
+                    if depth > MAX_NESTING {
+                        let message = format!(
+                            "blocks are nested {depth} deep; the limit is {MAX_NESTING}: close \
+                             blocks whose names are not used any more"
+                        );
+                        return Err(Self::error(token, message));
+                    }
                     body.push(Statement::Open);
                 }
                 Kind::Dot => self.directive(token, &mut body)?,

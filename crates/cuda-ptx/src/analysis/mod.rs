@@ -434,8 +434,8 @@ fn lowered(
         let reason = format!("addresses have {bits} bits; only 64 are supported");
         return Refused::new(function.line, reason);
     }
-    let Some(expanded) = calls::expand(module, function)? else {
-        return Ok((lower(module, function)?, None));
+    let Some(expanded) = calls::Inliner::new(module).expand(function)? else {
+        return Ok((lower(&module.variables, function)?, None));
     };
     let text = expanded.text();
     let body = expanded.statements(&text);
@@ -444,5 +444,5 @@ fn lowered(
         body: Some(body),
         ..function.clone()
     };
-    Ok((lower(module, &function)?, Some(expanded)))
+    Ok((lower(&module.variables, &function)?, Some(expanded)))
 }

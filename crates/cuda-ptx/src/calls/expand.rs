@@ -1,26 +1,25 @@
 //! One walk over a kernel and the functions that it calls.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt::Write;
 
-use crate::ast::{
-    Function, Instruction, Location, Module, Operand, Predicate, Space, Statement, Variable,
-};
+use crate::ast::{Function, Instruction, Location, Predicate, Space, Statement, Variable};
 use crate::flow::Refused;
 
-use super::frame::{Declared, Frame, Role};
+use super::MAX_INSERTED;
+use super::callees::{Call, Callees, cost, cost_of_signature};
+use super::frame::{Frame, Role};
 use super::params::Parameter;
 
 /// The deepest nesting of calls, and the largest number of statements.
-const MAX_DEPTH: usize = 24;
-const MAX_STATEMENTS: usize = 400_000;
+pub(super) const MAX_DEPTH: usize = 24;
+const MAX_STATEMENTS: u64 = 400_000;
 
 /// Writes a kernel without calls.
-pub(super) struct Expander<'a> {
-    module: &'a Module<'a>,
-    functions: HashMap<&'a str, &'a Function<'a>>,
+pub(super) struct Expander<'c, 'a> {
+    callees: &'c Callees<'a>,
     /// The beginning of all new names. No name of the text contains it.
-    pub(super) prefix: String,
+    pub(super) prefix: &'c str,
     out: String,
     lines: Vec<u32>,
     /// The line of the last instruction.
@@ -30,44 +29,23 @@ pub(super) struct Expander<'a> {
     /// The functions with a shared variable that were inserted.
     with_statics: HashSet<&'a str>,
     insertions: u32,
-    statements: usize,
+    /// The statements of the kernel itself, and those that its calls inserted.
+    statements: u64,
+    pub(super) inserted: u64,
+    /// The number of statements that its calls may insert.
+    most_inserted: u64,
     /// The variables in parameter space, as the walks so far saw them.
     pub(super) parameters: Vec<Parameter>,
     pub(super) next_parameter: usize,
     has_asserts: bool,
 }
 
-/// The parts of a call.
-pub(super) struct Call<'a, 'i> {
-    pub(super) returns: &'i [Operand<'a>],
-    pub(super) name: &'a str,
-    pub(super) arguments: &'i [Operand<'a>],
-}
-
-impl<'a> Expander<'a> {
-    pub(super) fn new(module: &'a Module<'a>) -> Self {
-        let all: Vec<Declared<'_>> = module.functions.iter().map(Declared::of).collect();
-        let mut number = 0;
-        let prefix = loop {
-            let prefix = format!("inl{number}_");
-            let is_used = all.iter().any(|declared| declared.contains(&prefix))
-                || module.variables.iter().any(|it| it.name.contains(&prefix))
-                || module.functions.iter().any(|it| it.name.contains(&prefix));
-            if !is_used {
-                break prefix;
-            }
-            number += 1;
-        };
-        let mut functions = HashMap::new();
-        for function in &module.functions {
-            if function.body.is_some() || !functions.contains_key(function.name) {
-                functions.insert(function.name, function);
-            }
-        }
+impl<'c, 'a> Expander<'c, 'a> {
+    /// Begins with a limit for the statements that calls insert.
+    pub(super) fn new(callees: &'c Callees<'a>, most_inserted: u64) -> Self {
         Self {
-            module,
-            functions,
-            prefix,
+            callees,
+            prefix: &callees.prefix,
             out: String::new(),
             lines: Vec::new(),
             line: 0,
@@ -75,9 +53,57 @@ impl<'a> Expander<'a> {
             with_statics: HashSet::new(),
             insertions: 0,
             statements: 0,
+            inserted: 0,
+            most_inserted,
             parameters: Vec::new(),
             next_parameter: 0,
             has_asserts: false,
+        }
+    }
+
+    /// Fails if the calls of a kernel insert too many statements. Their number is possibly unknown.
+    pub(super) fn expect_room(
+        &mut self,
+        function: &Function<'a>,
+        inserted: Option<u64>,
+    ) -> Result<(), Refused> {
+        let own = function.body.as_ref().map_or(0, Vec::len) as u64;
+        self.line = function.line;
+        match inserted {
+            Some(inserted) => self.expect_below(own, inserted, &inserted.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if these are too many statements.
+    fn expect_below(&self, own: u64, inserted: u64, what: &str) -> Result<(), Refused> {
+        let left = self.most_inserted;
+        if own.saturating_add(inserted) > MAX_STATEMENTS {
+            let reason = format!(
+                "after its calls were inlined, the kernel has more than {MAX_STATEMENTS} \
+                 statements; call fewer functions from it, or split it into several kernels"
+            );
+            return Refused::new(self.line, reason);
+        }
+        if inserted > left {
+            let reason = format!(
+                "the functions that the kernel calls insert {what} statements, but {left} of the \
+                 {MAX_INSERTED} for all kernels of a module are left; load the kernel from another \
+                 module, with fewer kernels that call functions"
+            );
+            return Refused::new(self.line, reason);
+        }
+        Ok(())
+    }
+
+    /// Counts statements that a call inserts.
+    pub(super) fn insert(&mut self, count: u64) -> Result<(), Refused> {
+        self.inserted += count;
+        let what = format_args!("more than {}", self.most_inserted);
+        match self.statements + self.inserted > MAX_STATEMENTS || self.inserted > self.most_inserted
+        {
+            true => self.expect_below(self.statements, self.inserted, &what.to_string()),
+            false => Ok(()),
         }
     }
 
@@ -90,9 +116,10 @@ impl<'a> Expander<'a> {
         self.out.clear();
         self.lines.clear();
         self.with_statics.clear();
-        (self.insertions, self.statements, self.next_parameter) = (0, 0, 0);
+        (self.insertions, self.next_parameter) = (0, 0);
+        (self.statements, self.inserted) = (0, 0);
         self.line = function.line;
-        self.expect_distinct(function)?;
+        self.expect_distinct(function, self.callees.conflict(function))?;
         self.write("{");
         let mut frame = Frame::new(function, None);
         frame.open();
@@ -108,11 +135,12 @@ impl<'a> Expander<'a> {
 
     /// Fails if a function declares a name that the module has, too: in another function it would
     /// refer to something else.
-    fn expect_distinct(&self, function: &Function<'a>) -> Result<(), Refused> {
-        let declared = Declared::of(function);
-        let variables = self.module.variables.iter().map(|it| it.name);
-        let functions = self.module.functions.iter().map(|it| it.name);
-        match variables.chain(functions).find(|name| declared.has(name)) {
+    fn expect_distinct(
+        &self,
+        function: &Function<'a>,
+        conflict: Option<&str>,
+    ) -> Result<(), Refused> {
+        match conflict {
             Some(name) => {
                 let reason = format!("{} declares {name}, as the module does", function.name);
                 Refused::new(function.line, reason)
@@ -129,15 +157,10 @@ impl<'a> Expander<'a> {
     }
 
     fn body(&mut self, frame: &mut Frame<'a>, body: &'a [Statement<'a>]) -> Result<(), Refused> {
+        let is_inserted = frame.prefix.is_some();
         for statement in body {
-            self.statements += 1;
-            if self.statements > MAX_STATEMENTS {
-                let reason = format!(
-                    "after its calls were inlined, the kernel has more than {MAX_STATEMENTS} \
-                     statements"
-                );
-                return Refused::new(self.line, reason);
-            }
+            self.statements += u64::from(!is_inserted);
+            self.insert(if is_inserted { cost(statement) } else { 0 })?;
             self.statement(frame, statement)?;
         }
         Ok(())
@@ -293,57 +316,19 @@ impl<'a> Expander<'a> {
         instruction: &'a Instruction<'a>,
     ) -> Result<(), Refused> {
         let line = instruction.line;
-        let (call, more) = match instruction.operands.as_slice() {
-            [
-                Operand::List(returns),
-                Operand::Name(name),
-                Operand::List(arguments),
-                more @ ..,
-            ] => {
-                let call = Call {
-                    returns,
-                    name,
-                    arguments,
-                };
-                (call, more)
-            }
-            [Operand::Name(name), Operand::List(arguments), more @ ..] => {
-                let call = Call {
-                    returns: &[],
-                    name,
-                    arguments,
-                };
-                (call, more)
-            }
-            [Operand::List(returns), Operand::Name(name), more @ ..] => {
-                let call = Call {
-                    returns,
-                    name,
-                    arguments: &[],
-                };
-                (call, more)
-            }
-            [Operand::Name(name), more @ ..] => {
-                let call = Call {
-                    returns: &[],
-                    name,
-                    arguments: &[],
-                };
-                (call, more)
-            }
-            _ => {
-                let reason = "the operands of the call are not results, a function and arguments";
-                return Refused::new(line, reason);
-            }
+        let Some(call) = Call::of(instruction) else {
+            let reason = "the operands of the call are not results, a function and arguments";
+            return Refused::new(line, reason);
         };
         let name = call.name;
-        let found = self.functions.get(name).copied();
-        let Some(function) = found.filter(|_| more.is_empty() && frame.bits(name) == 0) else {
+        let found = self.callees.get(name);
+        let Some(callee) = found.filter(|_| call.more.is_empty() && frame.bits(name) == 0) else {
             return Refused::new(
                 line,
                 format!("call of a function through a pointer: {name}"),
             );
         };
+        let function = callee.function;
         let Some(body) = &function.body else {
             return self.system_call(frame, instruction, name);
         };
@@ -362,8 +347,9 @@ impl<'a> Expander<'a> {
             let reason = format!("call of {name}, which has the directive .{directive}");
             return Refused::new(line, reason);
         }
-        self.expect_distinct(function)?;
+        self.expect_distinct(function, callee.conflict)?;
         self.insertions += 1;
+        self.insert(cost_of_signature(function))?;
         let prefix = format!("{}{}_", self.prefix, self.insertions);
         if instruction.predicate.is_some() {
             let guard = guard(frame.predicate(instruction.predicate), true);

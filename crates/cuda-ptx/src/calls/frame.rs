@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::ast::{Base, Function, Instruction, Location, Operand, Predicate, Statement, names};
-use crate::flow::{Name, Names};
+use crate::flow::{Name, Names, register_number};
 
 /// The names that a function declares, in any scope.
 #[derive(Debug, Default)]
 pub(super) struct Declared<'a> {
-    exact: HashSet<&'a str>,
+    pub(super) exact: HashSet<&'a str>,
     /// The prefixes of numbered registers.
-    counted: HashSet<&'a str>,
+    pub(super) counted: HashSet<&'a str>,
 }
 
 impl<'a> Declared<'a> {
@@ -42,16 +42,14 @@ impl<'a> Declared<'a> {
     }
 
     /// Whether `name` is one of the names.
-    pub(super) fn has(&self, name: &str) -> bool {
-        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
-        let mut prefixes = (1..=digits).map(|length| &name[..name.len() - length]);
-        self.exact.contains(name) || prefixes.any(|prefix| self.counted.contains(prefix))
+    fn has(&self, name: &str) -> bool {
+        let is_counted = |(before, _): (&str, u32)| self.counted.contains(before);
+        self.exact.contains(name) || register_number(name).is_some_and(is_counted)
     }
 
-    /// Whether `text` is a part of a name.
-    pub(super) fn contains(&self, text: &str) -> bool {
-        let mut all = self.exact.iter().chain(&self.counted);
-        all.any(|name| name.contains(text))
+    /// All names, those of numbered registers without numbers.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'a str> {
+        self.exact.iter().chain(&self.counted).copied()
     }
 }
 

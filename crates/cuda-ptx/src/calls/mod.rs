@@ -4,6 +4,7 @@
 //! ```text
 //!    mod       the body of a kernel without calls
 //!    expand    one walk over a kernel and the functions that it calls
+//!    callees   the functions of the module, and how many statements their calls insert
 //!    frame     the names of one function in one place
 //!    pass      arguments and results
 //!    params    variables in parameter space become registers
@@ -13,6 +14,7 @@
 //! The new text computes the same values and makes the same accesses in the same order. Its lines
 //! map to those of the original text. A call of `__assertfail` becomes a `trap`.
 
+mod callees;
 mod dead;
 mod expand;
 mod frame;
@@ -25,6 +27,7 @@ use crate::ast::{Function, Instruction, Module, Statement};
 use crate::flow::Refused;
 use crate::{Error, parse};
 
+use callees::Callees;
 use expand::Expander;
 
 /// The body of a kernel without calls.
@@ -39,28 +42,57 @@ pub(crate) struct Expanded {
 /// The text before a body that is parsed alone. It has no line break.
 const HEAD: &str = ".version 8.0 .target sm_80 .address_size 64 .visible .entry k() ";
 
-/// Replaces the calls in `function`. Returns `None` if it has none.
-pub(crate) fn expand<'a>(
+/// The largest number of statements that the calls of all kernels of a module insert. A call of a
+/// short function that calls others twice, and so on, inserts many statements, and each kernel of a
+/// module can have it.
+pub(crate) const MAX_INSERTED: u64 = 1_000_000;
+
+/// Replaces the calls in the kernels of a module.
+pub(crate) struct Inliner<'a> {
     module: &'a Module<'a>,
-    function: &'a Function<'a>,
-) -> Result<Option<Expanded>, Refused> {
-    let Some(body) = &function.body else {
-        return Ok(None);
-    };
-    let is_call = |statement: &Statement<'_>| matches!(statement, Statement::Instruction(instruction) if instruction.opcode == "call");
-    if !function.entry || !body.iter().any(is_call) {
-        return Ok(None);
+    callees: Option<Callees<'a>>,
+    /// The number of statements that can still be inserted.
+    left: u64,
+}
+
+impl<'a> Inliner<'a> {
+    pub(crate) fn new(module: &'a Module<'a>) -> Self {
+        Self {
+            module,
+            callees: None,
+            left: MAX_INSERTED,
+        }
     }
-    let mut expander = Expander::new(module);
-    // The first walk finds out how parameters are used.
-    expander.run(function, body)?;
-    expander.run(function, body)?;
-    let (body, lines, has_asserts) = expander.finish();
-    let mut expanded = Expanded { body, lines };
-    if has_asserts {
-        expanded.body = dead::removed(&expanded).unwrap_or(expanded.body);
+
+    /// Replaces the calls in `function`. Returns `None` if it has none.
+    pub(crate) fn expand(
+        &mut self,
+        function: &'a Function<'a>,
+    ) -> Result<Option<Expanded>, Refused> {
+        let Some(body) = &function.body else {
+            return Ok(None);
+        };
+        let is_call = |statement: &Statement<'_>| matches!(statement, Statement::Instruction(instruction) if instruction.opcode == "call");
+        if !function.entry || !body.iter().any(is_call) {
+            return Ok(None);
+        }
+        let module = self.module;
+        let callees = self.callees.get_or_insert_with(|| Callees::new(module));
+        let mut expander = Expander::new(callees, self.left);
+        expander.expect_room(function, callees.inserted(body))?;
+        // The first walk finds out how parameters are used. What it inserted counts even if it
+        // fails.
+        let first = expander.run(function, body);
+        self.left = self.left.saturating_sub(expander.inserted);
+        first?;
+        expander.run(function, body)?;
+        let (body, lines, has_asserts) = expander.finish();
+        let mut expanded = Expanded { body, lines };
+        if has_asserts {
+            expanded.body = dead::removed(&expanded).unwrap_or(expanded.body);
+        }
+        Ok(Some(expanded))
     }
-    Ok(Some(expanded))
 }
 
 impl Expanded {

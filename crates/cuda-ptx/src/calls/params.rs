@@ -26,8 +26,9 @@ impl Parameter {
     fn add(&mut self, offset: u64, size: u32) {
         let end = offset + u64::from(size);
         let is_same = self.parts.get(&offset) == Some(&size);
-        let mut parts = self.parts.iter();
-        let overlaps = parts.any(|(&at, &bytes)| at < end && offset < at + u64::from(bytes));
+        // No part is larger than a register of 128 bits.
+        let mut parts = self.parts.range(offset.saturating_sub(15)..end);
+        let overlaps = parts.any(|(&at, &bytes)| offset < at + u64::from(bytes));
         self.is_memory |= overlaps && !is_same || !matches!(size, 1 | 2 | 4 | 8);
         self.parts.insert(offset, size);
     }
@@ -38,7 +39,7 @@ fn register_bits(size: u32) -> u32 {
     (8 * size).max(16)
 }
 
-impl<'a> Expander<'a> {
+impl<'a> Expander<'_, 'a> {
     /// The register for a part.
     fn part(&self, number: usize, offset: u64) -> String {
         format!("%{}p{number}_{offset}", self.prefix)
@@ -274,6 +275,7 @@ impl<'a> Expander<'a> {
         if source.is_memory || target.is_memory {
             return Refused::new(line, "the parts of a result overlap");
         }
+        self.insert(source.parts.len() as u64)?;
         for (&offset, &size) in &source.parts {
             let (bits, from, to) = (
                 register_bits(size),

@@ -3,7 +3,8 @@
 use crate::ast::{Instruction, Operand, Register, Space, Variable};
 use crate::flow::{Refused, bits_of, size_of_variable};
 
-use super::expand::{Call, Expander};
+use super::callees::Call;
+use super::expand::Expander;
 use super::frame::{Frame, Role};
 
 /// The type of a `mov` between registers of `bits` bits.
@@ -14,7 +15,7 @@ fn type_of(bits: u32) -> String {
     }
 }
 
-impl<'a> Expander<'a> {
+impl<'a> Expander<'_, 'a> {
     /// Declares the parameters of a function, and gives them the values of the arguments.
     pub(super) fn pass(
         &mut self,

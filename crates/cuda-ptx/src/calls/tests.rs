@@ -1,4 +1,4 @@
-use super::expand;
+use super::{Inliner, MAX_INSERTED};
 use crate::analysis::{Analysis, Argument, Buffer, LaunchValues, Verdict};
 use crate::instrument::{Check, instrument};
 
@@ -163,7 +163,10 @@ fn parts_of_several_sizes_are_in_memory() {
     let text = kernel(get, call);
     let expanded = {
         let module = crate::parse(&text).unwrap();
-        expand(&module, &module.functions[2]).unwrap().unwrap()
+        Inliner::new(&module)
+            .expand(&module.functions[2])
+            .unwrap()
+            .unwrap()
     };
     assert!(expanded.body.contains("ld.local.u8"), "{}", expanded.body);
     let verdict = evaluate(&text, 1024);
@@ -215,7 +218,7 @@ fn a_rewritten_kernel_has_no_calls() {
     assert_eq!(new.sites[0].line as usize, line);
     let module = crate::parse(&new.text).unwrap();
     let function = module.functions.iter().find(|it| it.entry).unwrap();
-    assert!(expand(&module, function).unwrap().is_none());
+    assert!(Inliner::new(&module).expand(function).unwrap().is_none());
     assert!(new.text.contains("{ ret; }"), "{}", new.text);
 }
 
@@ -301,4 +304,42 @@ fn other_calls_are_refused_with_their_line() {
         let line = at.map(|index| index as u32 + 1);
         assert_eq!(Some(found.line), line, "{text}: {found}");
     }
+}
+
+/// `f10` calls `f9` twice, and so on, so that a short kernel has many statements.
+#[test]
+fn the_calls_of_all_kernels_have_one_limit() {
+    let mut text = String::from(".version 8.0\n.target sm_80\n.address_size 64\n");
+    let leaf = "add.s32 %r1, %r1, %r1;\n".repeat(300);
+    text += &format!(".func f0() {{\n.reg .b32 %r<2>;\nmov.u32 %r1, 7;\n{leaf}ret;\n}}\n");
+    for number in 1..=10 {
+        let below = number - 1;
+        text += &format!(".func f{number}() {{\ncall f{below}; call f{below};\nret;\n}}\n");
+    }
+    for number in 0..6 {
+        text += &format!(".visible .entry k{number}() {{ call f10; ret; }}\n");
+    }
+    text += ".visible .entry deep() { call f10; call f10; ret; }\n";
+    text += ".visible .entry small() { call f3; ret; }\n";
+    let module = crate::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+    let mut inliner = Inliner::new(&module);
+    let (mut bytes, mut reasons) = (0, Vec::new());
+    for function in module.functions.iter().filter(|it| it.entry) {
+        match inliner.expand(function) {
+            Ok(expanded) => bytes += expanded.map_or(0, |it| it.body.len()),
+            Err(refused) => reasons.push((function.name, refused.reason)),
+        }
+    }
+    // Kernels that call less than is left can still be launched.
+    let refused: Vec<&str> = reasons.iter().map(|it| it.0).collect();
+    assert_eq!(refused, ["k3", "k4", "k5", "deep"]);
+    assert!(bytes < 64 * MAX_INSERTED as usize, "{bytes}");
+    let reason = &reasons[0].1;
+    assert!(
+        reason.contains("of the 1000000 for all kernels"),
+        "{reason}"
+    );
+    assert!(reason.contains("load the kernel from another module"));
+    let reason = &reasons[3].1;
+    assert!(reason.contains("more than 400000 statements"), "{reason}");
 }

@@ -1,16 +1,17 @@
 //! Prints one kernel without calls, with names of its own.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 
 use crate::ast::{
-    Base, Function, Instruction, Linkage, Module, Operand, Predicate, Space, Statement, Variable,
+    Base, Function, Instruction, Linkage, Operand, Predicate, Space, Statement, Variable,
 };
-use crate::calls;
+use crate::calls::Inliner;
 use crate::flow::{Names, Refused, lower, volatile};
 use crate::print;
 
 use super::is_known;
+use super::names::{ModuleNames, Taken};
 use super::out::Out;
 use super::variable::{Variables, declaration, is_plain, typed};
 
@@ -27,20 +28,18 @@ pub(super) const DIRECTIVES: &[&str] = &[
     "reqntid",
 ];
 
-/// Prints a kernel of `module`. Also returns the numbers of the variables of the module that it
+/// Prints a kernel of a module. Also returns the numbers of the variables of the module that it
 /// uses.
-pub(super) fn print(
-    module: &Module<'_>,
-    variables: &Variables,
-    function: &Function<'_>,
+pub(super) fn print<'a>(
+    module: &ModuleNames<'_>,
+    inliner: &mut Inliner<'a>,
+    function: &'a Function<'a>,
 ) -> Result<(Out, BTreeSet<usize>), Refused> {
     if !is_plain(function.name) {
         let reason = format!("the name {} is not supported", function.name);
         return Refused::new(function.line, reason);
     }
-    let functions = module.functions.iter();
-    let same = functions.filter(|it| it.body.is_some() && it.name == function.name);
-    if same.count() > 1 {
+    if module.is_ambiguous(function.name) {
         let reason = "the text defines the kernel more than once";
         return Refused::new(function.line, reason);
     }
@@ -59,8 +58,8 @@ pub(super) fn print(
         let reason = format!("the attribute .{} is not supported", attribute.name);
         return Refused::new(function.line, reason);
     }
-    let Some(expanded) = calls::expand(module, function)? else {
-        return body(module, variables, function);
+    let Some(expanded) = inliner.expand(function)? else {
+        return body(module, function);
     };
     let text = expanded.text();
     let statements = expanded.statements(&text);
@@ -69,18 +68,18 @@ pub(super) fn print(
         body: Some(statements),
         ..function.clone()
     };
-    body(module, variables, &function)
+    body(module, &function)
 }
 
 /// Prints a kernel without calls.
 fn body<'a>(
-    module: &'a Module<'a>,
-    variables: &'a Variables,
+    module: &'a ModuleNames<'a>,
     function: &'a Function<'a>,
 ) -> Result<(Out, BTreeSet<usize>), Refused> {
     // Refuses what the analysis does not model.
-    let kernel = lower(module, function)?;
-    let mut printer = Printer::new(module, variables, function);
+    let variables = module.mentioned(function);
+    let kernel = lower(variables.iter().map(|it| it.1), function)?;
+    let mut printer = Printer::new(module, &variables, function);
     let signature = printer.signature(function)?;
     printer.names.open();
     printer.labels(function)?;
@@ -105,8 +104,7 @@ pub(super) struct Printer<'a> {
     pub(super) variables: &'a Variables,
     pub(super) names: Names<'a>,
     pub(super) known: Vec<Known<'a>>,
-    /// The names of variables, parameters and functions in the new text.
-    pub(super) taken: HashSet<String>,
+    taken: Taken<'a>,
     /// The new name of each register that is used.
     pub(super) registers: HashMap<u32, String>,
     /// The number of registers of each type.
@@ -119,13 +117,16 @@ pub(super) struct Printer<'a> {
 }
 
 impl<'a> Printer<'a> {
-    fn new(module: &'a Module<'a>, variables: &'a Variables, function: &'a Function<'a>) -> Self {
-        let functions = module.functions.iter().map(|it| it.name.to_owned());
+    fn new(
+        module: &'a ModuleNames<'a>,
+        mentioned: &[(usize, &'a Variable<'a>)],
+        function: &'a Function<'a>,
+    ) -> Self {
         let mut printer = Self {
-            variables,
+            variables: module.variables,
             names: Names::new(),
             known: Vec::new(),
-            taken: functions.collect(),
+            taken: Taken::new(module),
             registers: HashMap::new(),
             counts: BTreeMap::new(),
             labels: HashMap::new(),
@@ -134,8 +135,7 @@ impl<'a> Printer<'a> {
             uses: BTreeSet::new(),
             line: function.line,
         };
-        for (index, variable) in module.variables.iter().enumerate() {
-            printer.taken.insert(variable.name.to_owned());
+        for &(index, variable) in mentioned {
             printer.know(variable, variable.name.to_owned(), Some(index));
         }
         printer
@@ -155,19 +155,6 @@ impl<'a> Printer<'a> {
         Refused::new(self.line, reason)
     }
 
-    /// The name of a variable or parameter of the kernel in the new text: its own name if that is
-    /// plain and not taken.
-    fn fresh(&mut self, name: &str) -> String {
-        let base = if is_plain(name) { name } else { "variable" };
-        let mut fresh = base.to_owned();
-        let mut number = 0;
-        while !self.taken.insert(fresh.clone()) {
-            number += 1;
-            fresh = format!("{base}_{number}");
-        }
-        fresh
-    }
-
     /// The lines before the body.
     fn signature(&mut self, function: &'a Function<'a>) -> Result<Out, Refused> {
         let linkage = match function.linkage {
@@ -182,7 +169,7 @@ impl<'a> Printer<'a> {
             if param.space != Space::Param || !param.init.is_empty() {
                 return self.refuse(format!("{} is not a parameter in memory", param.name));
             }
-            let name = self.fresh(param.name);
+            let name = self.taken.variable(param.name);
             let mut text = String::from(".param ");
             typed(&mut text, param).or_else(|reason| self.refuse(reason))?;
             let _ = write!(text, " {name}");
@@ -222,13 +209,7 @@ impl<'a> Printer<'a> {
                 Statement::BranchTargets(name, _) => name,
                 _ => continue,
             };
-            let mut number = self.labels.len();
-            // `$` begins no name that this module declares, but the program may use it.
-            let mut new = format!("$L{number}");
-            while !self.taken.insert(new.clone()) {
-                number += 1;
-                new = format!("$L{number}_");
-            }
+            let new = self.taken.label(self.labels.len());
             if self.labels.insert(name, new).is_some() {
                 return self.refuse(format!("label {name} is defined twice"));
             }
@@ -291,7 +272,7 @@ impl<'a> Printer<'a> {
 
     fn variable(&mut self, variable: &'a Variable<'a>) -> Result<(), Refused> {
         self.line = variable.line;
-        let name = self.fresh(variable.name);
+        let name = self.taken.variable(variable.name);
         if variable.linkage != Linkage::Internal
             || !variable.init.is_empty()
             || !variable.attributes.is_empty()

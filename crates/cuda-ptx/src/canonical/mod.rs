@@ -3,6 +3,7 @@
 //! ```text
 //!    mod         the text of a module, and that of each kernel
 //!    kernel      one kernel without calls, with names of its own
+//!    names       what the names of the module are to all of its kernels
 //!    operand     what its operands refer to
 //!    variable    variables of the module
 //!    special     the special registers
@@ -28,6 +29,7 @@
 //! kernel is not in the text.
 
 mod kernel;
+mod names;
 mod operand;
 mod out;
 mod special;
@@ -43,9 +45,11 @@ use std::sync::Arc;
 
 use crate::analysis::Refusal;
 use crate::ast::{Module, Statement};
+use crate::calls::Inliner;
 use crate::error::Error;
 use crate::flow::Refused;
 
+use names::ModuleNames;
 use out::{Out, Part};
 use variable::Variables;
 
@@ -118,8 +122,10 @@ impl Canonical {
         }
         let (mut kernels, mut refusals) = (HashMap::new(), HashMap::new());
         let functions = module.functions.iter();
+        let mut inliner = Inliner::new(module);
+        let known = ModuleNames::new(module, &declared);
         for function in functions.filter(|it| it.entry && it.body.is_some()) {
-            match kernel::print(module, &declared, function) {
+            match kernel::print(&known, &mut inliner, function) {
                 Ok((printed, uses)) => {
                     let start = out.end();
                     out.append(&printed);

@@ -1,6 +1,6 @@
 //! Variables: their declarations, and which of them are in the text.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
 use crate::ast::{Init, Linkage, Module, Space, Variable};
@@ -43,29 +43,35 @@ impl Variables {
             }));
         }
         // An initial value can be the address of a variable, which must then be in the text.
-        loop {
-            let missing = |variable: &Variable<'_>| {
-                variable.init.iter().find_map(|init| match init {
-                    Init::Symbol { name, .. } => {
-                        let number = numbers.get(name);
-                        let is_printed = number.is_some_and(|it| declarations[*it].is_ok());
-                        (!is_printed).then(|| (*name).to_owned())
-                    }
-                    Init::Literal(_) => None,
-                })
+        let mut users: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (index, variable) in module.variables.iter().enumerate() {
+            let names = variable.init.iter().filter_map(symbol);
+            for number in names.filter_map(|name| numbers.get(name)) {
+                users.entry(*number).or_default().push(index);
+            }
+        }
+        let missing = |index: usize, declarations: &[Result<Out, String>]| {
+            let is_printed = |name: &str| {
+                let number = numbers.get(name);
+                number.is_some_and(|it| declarations[*it].is_ok())
             };
-            let mut all = module.variables.iter().enumerate();
-            let found = all.find_map(|(index, variable)| {
-                let missing = declarations[index].as_ref().ok().and(missing(variable))?;
-                Some((index, missing))
-            });
-            let Some((index, missing)) = found else {
-                break;
+            let mut names = module.variables[index].init.iter().filter_map(symbol);
+            names.find(|name| !is_printed(name))
+        };
+        let all = 0..declarations.len();
+        let mut open: BTreeSet<usize> = all
+            .filter(|&index| declarations[index].is_ok() && missing(index, &declarations).is_some())
+            .collect();
+        while let Some(index) = open.pop_first() {
+            let Some(missing) = missing(index, &declarations) else {
+                continue;
             };
             declarations[index] = Err(format!(
                 "the initial value of {} is the address of {missing}",
                 module.variables[index].name
             ));
+            let users = users.get(&index).into_iter().flatten().copied();
+            open.extend(users.filter(|&user| declarations[user].is_ok()));
         }
         Self { declarations }
     }
@@ -84,6 +90,14 @@ impl Variables {
             .as_ref()
             .err()
             .map(String::as_str)
+    }
+}
+
+/// The variable of which an initial value is the address.
+fn symbol<'a>(init: &Init<'a>) -> Option<&'a str> {
+    match init {
+        Init::Symbol { name, .. } => Some(name),
+        Init::Literal(_) => None,
     }
 }
 

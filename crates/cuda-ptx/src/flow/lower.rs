@@ -1,9 +1,9 @@
 //! Turns the statements of a function into blocks of operations.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::ast::names;
-use crate::ast::{Function, Instruction, Linkage, Module, Operand, Space, Statement, Variable};
+use crate::ast::{Function, Instruction, Linkage, Operand, Space, Statement, Variable};
 
 use super::addresses::{mark_used, params_at};
 use super::cycles::Cycles;
@@ -104,6 +104,14 @@ fn var(variable: &Variable<'_>, is_module: bool) -> Var {
     }
 }
 
+/// The largest number of edges between the blocks of a kernel.
+const MAX_EDGES: usize = 8 * MAX_BLOCKS;
+
+fn too_complex<T>(line: u32) -> Result<T, Refused> {
+    let reason = format!("the control flow is too complex; the limit is {MAX_EDGES} edges");
+    Refused::new(line, reason)
+}
+
 #[derive(Debug)]
 struct Lowering<'a> {
     decoder: Decoder<'a>,
@@ -111,15 +119,17 @@ struct Lowering<'a> {
     /// The numbers of the blocks with an effect that an assembler must keep.
     effects: Vec<usize>,
     results: Vec<Results>,
+    /// Whether a variable in local memory was declared so far.
+    has_local: bool,
     labels: HashMap<&'a str, u32>,
     tables: HashMap<&'a str, &'a [&'a str]>,
     ops: usize,
     traps: Vec<u32>,
 }
 
-/// Lowers `function`, which is defined in `module`.
+/// Lowers `function`. `variables` are those of its module, at least all that it uses.
 pub(crate) fn lower<'a>(
-    module: &'a Module<'a>,
+    variables: impl IntoIterator<Item = &'a Variable<'a>>,
     function: &'a Function<'a>,
 ) -> Result<Kernel, Refused> {
     let Some(body) = &function.body else {
@@ -140,12 +150,13 @@ pub(crate) fn lower<'a>(
         blocks: Vec::new(),
         effects: Vec::new(),
         results: Vec::new(),
+        has_local: false,
         labels: HashMap::new(),
         tables: HashMap::new(),
         ops: 0,
         traps: Vec::new(),
     };
-    for variable in &module.variables {
+    for variable in variables {
         lowering.declare(variable, true);
     }
     let mut params = Vec::new();
@@ -180,6 +191,7 @@ pub(crate) fn lower<'a>(
 impl<'a> Lowering<'a> {
     fn declare(&mut self, variable: &'a Variable<'a>, is_module: bool) {
         let number = self.decoder.vars.len() as u32;
+        self.has_local |= variable.space == Space::Local;
         self.decoder.vars.push(var(variable, is_module));
         self.decoder.names.declare_variable(variable.name, number);
     }
@@ -277,10 +289,7 @@ impl<'a> Lowering<'a> {
             });
         }
         // What is stored to global memory matters for addresses of local memory only.
-        let has_local = {
-            let mut vars = self.decoder.vars.iter();
-            vars.any(|var| var.space == Space::Local)
-        };
+        let has_local = self.has_local;
         let accesses = &self.decoder.accesses;
         let is_store = |ins: &&mut Ins| match ins.op {
             Op::Access(number) => {
@@ -328,6 +337,9 @@ impl<'a> Lowering<'a> {
             });
             blocks[from].succs.push(number);
         };
+        // The blocks that each table leads to, without repetitions.
+        let mut leads_to: HashMap<&str, Vec<u32>> = HashMap::new();
+        let mut edges_of_tables = 0;
         for (index, (ins, end, at)) in std::mem::take(&mut self.blocks).into_iter().enumerate() {
             blocks[index].ins = ins;
             // The last block ends with `Exit`.
@@ -361,12 +373,22 @@ impl<'a> Lowering<'a> {
                         guard: None,
                         previous: UNDEFINED,
                     });
-                    for name in *table {
-                        let target = self.label(name, at)?;
-                        if !blocks[index].succs.contains(&target) {
-                            blocks[index].succs.push(target);
+                    if !leads_to.contains_key(name) {
+                        let (mut all, mut seen) = (Vec::new(), HashSet::new());
+                        for name in *table {
+                            let target = self.label(name, at)?;
+                            if seen.insert(target) {
+                                all.push(target);
+                            }
                         }
+                        leads_to.insert(name, all);
                     }
+                    let all = leads_to.get(name).map_or(&[][..], Vec::as_slice);
+                    edges_of_tables += all.len();
+                    if edges_of_tables > MAX_EDGES {
+                        return too_complex(line);
+                    }
+                    blocks[index].succs.extend_from_slice(all);
                 }
                 End::Exit => {}
             }
@@ -378,10 +400,11 @@ impl<'a> Lowering<'a> {
         }
         let succs: Vec<Vec<u32>> = blocks.iter().map(|block| block.succs.clone()).collect();
         let edges: usize = succs.iter().map(Vec::len).sum();
-        let Some(graph) = Graph::new(&succs).filter(|_| edges <= 8 * MAX_BLOCKS) else {
-            let most = 8 * MAX_BLOCKS;
-            let reason = format!("the control flow is too complex; the limit is {most} edges");
-            return Refused::new(line, reason);
+        if edges > MAX_EDGES {
+            return too_complex(line);
+        }
+        let Some(graph) = Graph::new(&succs) else {
+            return too_complex(line);
         };
         let widths = std::mem::take(&mut self.decoder.names.widths);
         let first = first::read_first(&blocks, &graph, widths.len());
@@ -449,44 +472,5 @@ impl<'a> Lowering<'a> {
             traps: self.traps,
             least_threads,
         })
-    }
-}
-
-impl Kernel {
-    /// The names of the variables of the module whose addresses the kernel uses.
-    pub(crate) fn used_variables(&self) -> Vec<String> {
-        let used = self.vars.iter().filter(|var| var.is_used && var.is_module);
-        used.map(|var| var.name.clone()).collect()
-    }
-
-    /// The names of the constant tables of the module whose addresses the kernel uses.
-    pub(crate) fn used_tables(&self) -> Vec<String> {
-        let used = self.vars.iter().filter(|var| var.is_used && var.is_table);
-        used.map(|var| var.name.clone()).collect()
-    }
-
-    /// The parameter bytes that addresses or branches depend on: the parameter, the offset and the
-    /// size.
-    pub(crate) fn needed_params(&self) -> Vec<(u32, u64, u32)> {
-        let order = self.graph.order.iter();
-        let blocks = order.map(|&block| &self.blocks[block as usize]);
-        let ins = blocks.flat_map(|block| &block.ins);
-        let mut needed: Vec<_> = ins
-            .filter_map(|ins| match (ins.op, ins.target) {
-                (
-                    Op::Param {
-                        param,
-                        offset,
-                        size,
-                        ..
-                    },
-                    Some(target),
-                ) if self.needed.by_all[target as usize] => Some((param, offset, size)),
-                _ => None,
-            })
-            .collect();
-        needed.sort_unstable();
-        needed.dedup();
-        needed
     }
 }

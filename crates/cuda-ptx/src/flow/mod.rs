@@ -1,6 +1,7 @@
 //! The control flow and data flow of one kernel.
 //!
 //! ```text
+//!    uses     variables and parameters that a kernel uses
 //!    lower    statements become blocks of operations
 //!    decode, admit, memory, moves, texture, predicate, float    one instruction becomes operations
 //!    require    requirements on the values of operands
@@ -47,6 +48,7 @@ mod ssa;
 mod tests;
 mod texture;
 mod tile;
+mod uses;
 
 pub(crate) use cycles::Loop;
 pub(crate) use lower::{Kernel, lower, size_of_variable};
@@ -74,8 +76,26 @@ pub(crate) struct Refused {
 
 impl Refused {
     pub(crate) fn new<T>(line: u32, reason: impl Into<String>) -> Result<T, Self> {
-        let reason = reason.into();
+        let mut reason = reason.into();
+        shorten(&mut reason);
         Err(Self { line, reason })
+    }
+}
+
+/// The greatest length of a reason. A name in it can be longer, and each kernel has a reason.
+const MAX_REASON: usize = 8192;
+
+/// Leaves out the middle of a long text.
+fn shorten(text: &mut String) {
+    const GAP: &str = " [...] ";
+    let Some(more) = text.len().checked_sub(MAX_REASON).filter(|more| *more > 0) else {
+        return;
+    };
+    let is_boundary = |at: &usize| text.is_char_boundary(*at);
+    let start = (0..=MAX_REASON / 2 - GAP.len()).rfind(is_boundary);
+    let end = (MAX_REASON / 2 + more..=text.len()).find(is_boundary);
+    if let (Some(start), Some(end)) = (start, end) {
+        text.replace_range(start..end, GAP);
     }
 }
 

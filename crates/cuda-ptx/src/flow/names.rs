@@ -21,7 +21,7 @@
 //! | `.reg .b32 %laneid`, `.reg .v4 .b32 %tid`, `.shared .b32 %laneid` | hides the special register |
 //! | a name that is used before its declaration | refused, if it is not a label |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::ast::Register;
 
@@ -158,6 +158,7 @@ impl<'a> Names<'a> {
     /// the blocks that are open declare. Sorted.
     pub(crate) fn known(&self, registers: &[Value], widths: &[u32]) -> Vec<(String, u32)> {
         let mut found = Vec::new();
+        let registers: HashSet<Value> = registers.iter().copied().collect();
         let mut add = |name: String, it: &Name| {
             if let Name::Reg(reg) = it
                 && registers.contains(&reg.number)

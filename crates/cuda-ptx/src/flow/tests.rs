@@ -11,7 +11,7 @@ fn kernel(body: &str) -> Result<Kernel, Refused> {
          .reg .pred %p<10>; .reg .b32 %r<10>; .reg .b64 %d<10>;\n{body}\n}}\n"
     );
     let module = crate::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    lower(&module, &module.functions[0])
+    lower(&module.variables, &module.functions[0])
 }
 
 /// Whether `to` is reachable from the entry without `avoided`.
@@ -146,7 +146,7 @@ fn loaded(body: &str) -> Vec<Option<(u32, u64, u32)>> {
          .reg .pred %p<3>; .reg .b32 %r<5>; .reg .b64 %d<5>;\n{body}\n}}\n"
     );
     let module = crate::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let kernel = lower(&module, &module.functions[0]).unwrap();
+    let kernel = lower(&module.variables, &module.functions[0]).unwrap();
     let ins = kernel.blocks.iter().flat_map(|block| &block.ins);
     let loads = ins.filter_map(|ins| match ins.op {
         Op::Param {
@@ -292,7 +292,7 @@ fn a_grid_that_counts_clusters_is_refused() {
     let text = ".version 9.0\n.target sm_100\n.visible .entry\nk()\n\
                 .reqntid 32 .reqnctapercluster 2 .blocksareclusters\n{ ret; }";
     let module = crate::parse(text).unwrap();
-    let refused = lower(&module, &module.functions[0]).unwrap_err();
+    let refused = lower(&module.variables, &module.functions[0]).unwrap_err();
     assert_eq!(
         (refused.reason.as_str(), refused.line),
         ("`.blocksareclusters`", 4)

@@ -434,12 +434,16 @@ fn by_statement<'c>(
     checks: &'c [Check],
 ) -> Result<ChecksByStatement<'c>, Refusal> {
     let mut by_statement = ChecksByStatement::new();
+    let undefined = undefined_accesses(kernel);
     for check in checks {
         let Some(access) = kernel.accesses.get(check.access) else {
             let reason = "a check of an access that does not exist";
             return refuse(&kernel.name, kernel.line, reason);
         };
-        expect_defined(kernel, check.access)?;
+        if undefined.contains(&(check.access as u32)) {
+            let reason = "the address depends on a register that is possibly not set";
+            return refuse(&kernel.name, access.line, reason);
+        }
         let checks = by_statement.entry(access.statement as usize).or_default();
         checks.push((access.operand as usize, check));
     }
@@ -459,25 +463,24 @@ fn expect_distinct(kernel: &Kernel) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Fails if the address of an access may come from a register that was not set: each use of it may
-/// see another value.
-fn expect_defined(kernel: &Kernel, access: usize) -> Result<(), Refusal> {
+/// The accesses whose addresses may come from a register that was not set: each use of it may see
+/// another value.
+fn undefined_accesses(kernel: &Kernel) -> HashSet<u32> {
+    let mut found = HashSet::new();
     let order = kernel.graph.order.iter();
     let blocks = order.map(|&block| &kernel.blocks[block as usize]);
     for ins in blocks.flat_map(|block| &block.ins) {
-        if ins.op != Op::Access(access as u32) {
+        let Op::Access(access) = ins.op else {
             continue;
-        }
+        };
         // The second and third source are coordinates in a surface.
         let is_undefined = ins.sources.iter().any(|source| match source {
             Source::Value(value) => kernel.is_unset[*value as usize],
             _ => false,
         });
         if is_undefined {
-            let line = kernel.accesses[access].line;
-            let reason = "the address depends on a register that is possibly not set";
-            return refuse(&kernel.name, line, reason);
+            found.insert(access);
         }
     }
-    Ok(())
+    found
 }

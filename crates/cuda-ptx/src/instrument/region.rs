@@ -72,6 +72,10 @@ pub(super) struct Regions<'b, 'a, 'k> {
     pub(super) params: HashSet<&'a str>,
     /// The statement that sets a register, if there is only one.
     setters: HashMap<&'a str, Option<usize>>,
+    /// Whether each statement is the first instruction after a label or a branch.
+    starts: Vec<bool>,
+    /// The first statement from each one on that is neither a label nor a line number.
+    next: Vec<usize>,
     /// The results of `count`.
     counts: HashMap<usize, usize>,
 }
@@ -145,6 +149,8 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
             unstable,
             params,
             setters,
+            starts: starts(body),
+            next: next(body),
             counts: HashMap::new(),
         }
     }
@@ -249,18 +255,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
 
     /// Whether a statement is the first instruction after a label or a branch.
     fn is_start(&self, index: usize) -> bool {
-        let is_instruction = |it: &&Statement<'_>| matches!(it, Statement::Instruction(_));
-        let Some(before) = self.body.get(..index) else {
-            return false;
-        };
-        let mut before = before.iter().rev();
-        let before = before.find(|it| !matches!(it, Statement::Loc { .. } | Statement::Pragma(_)));
-        let is_after = match before {
-            Some(Statement::Label(..)) => true,
-            Some(Statement::Instruction(instruction)) => instruction.opcode == "bra",
-            _ => false,
-        };
-        is_after && self.body.get(index).as_ref().is_some_and(is_instruction)
+        self.starts.get(index) == Some(&true)
     }
 
     /// The number of checked accesses in the region that begins at a statement.
@@ -355,14 +350,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
 
     /// The first statement from `index` on that is neither a label nor a line number.
     fn skip(&self, index: usize) -> usize {
-        let is_empty = |it: &&Statement<'_>| {
-            matches!(
-                it,
-                Statement::Label(..) | Statement::Loc { .. } | Statement::Pragma(_)
-            )
-        };
-        let rest = self.body.get(index..).unwrap_or_default();
-        index + rest.iter().take_while(is_empty).count()
+        self.next.get(index).copied().unwrap_or(index)
     }
 
     /// The labels in a region, which its slow version replaces.
@@ -374,6 +362,36 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         });
         labels.collect()
     }
+}
+
+/// Whether each statement is the first instruction after a label or a branch.
+fn starts(body: &[Statement<'_>]) -> Vec<bool> {
+    let mut is_after = false;
+    let is_start = |statement: &Statement<'_>| match statement {
+        Statement::Loc { .. } | Statement::Pragma(_) => false,
+        Statement::Instruction(instruction) => {
+            std::mem::replace(&mut is_after, instruction.opcode == "bra")
+        }
+        other => {
+            is_after = matches!(other, Statement::Label(..));
+            false
+        }
+    };
+    body.iter().map(is_start).collect()
+}
+
+/// The first statement from each one on that is neither a label nor a line number.
+fn next(body: &[Statement<'_>]) -> Vec<usize> {
+    let mut next: Vec<usize> = (0..=body.len()).collect();
+    for (index, statement) in body.iter().enumerate().rev() {
+        if matches!(
+            statement,
+            Statement::Label(..) | Statement::Loc { .. } | Statement::Pragma(_)
+        ) {
+            next[index] = next[index + 1];
+        }
+    }
+    next
 }
 
 /// Whether an instruction may be in a region.

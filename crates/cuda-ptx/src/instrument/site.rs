@@ -1,11 +1,12 @@
 //! Writes the code around a checked instruction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use crate::analysis::{Refusal, Root};
 use crate::ast::{Base, Function, Instruction, Literal, Module, Operand, Predicate, Statement};
 use crate::flow::{Kernel, Name, Names, volatile};
+use crate::prefix;
 
 use super::{Check, ExtraParameter, Site, refuse};
 
@@ -18,8 +19,8 @@ pub(super) struct Writer<'a, 'k> {
     /// The beginning of all names that it declares. No name of the text begins with it.
     prefix: String,
     names: Names<'a>,
-    /// The names of the variables that were declared so far.
-    variables: Vec<&'a str>,
+    /// How often each variable name was declared so far.
+    variables: HashMap<&'a str, u32>,
     pub(super) extra: Vec<ExtraParameter>,
     pub(super) sites: Vec<Site>,
     /// The number of regions so far.
@@ -48,25 +49,17 @@ impl<'a, 'k> Writer<'a, 'k> {
         kernel: &'k Kernel,
         memories: &'k [Option<Root>],
     ) -> Self {
-        let mut number = 0;
-        let prefix = loop {
-            let prefix = format!("chk{number}_");
-            if !text.contains(&prefix) {
-                break prefix;
-            }
-            number += 1;
-        };
         let mut names = Names::new();
-        let mut variables = Vec::new();
+        let mut variables: HashMap<&str, u32> = HashMap::new();
         for variable in &module.variables {
             names.declare_variable(variable.name, 0);
-            variables.push(variable.name);
+            *variables.entry(variable.name).or_default() += 1;
         }
         Self {
             kernel,
             memories,
             target: module.target.sm,
-            prefix,
+            prefix: prefix::unused("chk", [text].into_iter()),
             names,
             variables,
             extra: Vec::new(),
@@ -97,22 +90,18 @@ impl<'a, 'k> Writer<'a, 'k> {
 
     fn declare(&mut self, name: &'a str) {
         self.names.declare_variable(name, 0);
-        self.variables.push(name);
+        *self.variables.entry(name).or_default() += 1;
     }
 
     /// Whether the name refers to the variable at the current statement, and not to a register.
     pub(super) fn is_visible(&mut self, name: &str) -> bool {
-        let found = self.variables.iter().copied().find(|other| *other == name);
-        found.is_some_and(|name| matches!(self.names.find(name), Some(Name::Var(_))))
+        let found = self.variables.get_key_value(name);
+        found.is_some_and(|(name, _)| matches!(self.names.find(name), Some(Name::Var(_))))
     }
 
     /// Whether only one variable with this name was declared so far.
     pub(super) fn is_unique(&self, name: &str) -> bool {
-        self.variables
-            .iter()
-            .filter(|other| **other == name)
-            .count()
-            == 1
+        self.variables.get(name) == Some(&1)
     }
 
     /// A 64-bit register.

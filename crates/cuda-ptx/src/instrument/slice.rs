@@ -88,17 +88,23 @@ pub(super) fn loads(
             });
         }
     }
-    let mut seen: HashSet<&str> = open.iter().copied().collect();
+    // Each name and each statement is followed once.
+    let mut seen: HashSet<&str> = HashSet::new();
+    open.reverse();
+    open.retain(|name| seen.insert(name));
+    open.reverse();
+    let unset: HashSet<u32> = kernel.unset.iter().copied().collect();
+    let mut followed: HashSet<usize> = HashSet::new();
     let mut found = Slice::default();
     while let Some(name) = open.pop() {
         for &index in setters.get(name).map_or(&[][..], Vec::as_slice) {
-            let Some(instruction) = instruction(index) else {
+            let Some(instruction) = instruction(index).filter(|_| followed.insert(index)) else {
                 continue;
             };
             if is_volatile_load(kernel, instruction)? {
                 found.volatile.insert(index);
             }
-            found.reads_unset |= kernel.unset.contains(&(index as u32));
+            found.reads_unset |= unset.contains(&(index as u32));
             let mut add = |name| {
                 if seen.insert(name) {
                     open.push(name);

@@ -26,6 +26,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "tables",
             "exports",
             "print",
+            "prefix",
             "edit",
             "flow",
             "parameters",
@@ -63,6 +64,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "predicate",
             "float",
             "lower",
+            "uses",
         ],
     ),
     (

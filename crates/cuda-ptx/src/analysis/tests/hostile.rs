@@ -295,7 +295,12 @@ fn no_text_makes_the_analysis_panic() {
     let mut rng = Rng::with_seed(5);
     let mut analysed = 0;
     for _ in 0..300 {
-        let body: Vec<&str> = (0..60).map(|_| lines[rng.usize(..lines.len())]).collect();
+        let mut body: Vec<&str> = (0..60).map(|_| lines[rng.usize(..lines.len())]).collect();
+        // What follows is unreachable up to the next label.
+        if rng.bool() {
+            let end = ["ret;", "exit;", "trap;", "bra $END;"][rng.usize(..4)];
+            body[rng.usize(..60)] = end;
+        }
         let mut names: Vec<&str> = body
             .iter()
             .filter_map(|line| line.split_once('[')?.1.split([']', '+']).next())
@@ -316,7 +321,7 @@ fn no_text_makes_the_analysis_panic() {
             ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x, \
              .param .u32 n{params}) {{\n.reg .pred %p<20>; .reg .b32 %r<99>; .reg .b64 %rd<99>, \
              %SP, %SPL;\n.reg .f32 %f<99>; .reg .f64 %fd<99>; .reg .b16 %rs<99>;\n\
-             {}\n{labels}{}\n}}\n",
+             {}\n{labels}{}\n$END: ret;\n}}\n",
             body[..30].join("\n"),
             body[30..].join("\n")
         );

@@ -4,4 +4,5 @@ mod bounds;
 mod choices;
 mod forms;
 mod hostile;
+mod limits;
 mod quotients;
