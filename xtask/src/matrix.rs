@@ -36,10 +36,11 @@ pub(crate) fn all_headers(workspace: &Workspace) -> Result<()> {
 }
 
 /// Tests the bindings from the oldest supported header, checks that what is built on them compiles,
-/// tries the newest unsupported header, and compares the declarations of CUPTI with all its headers.
+/// tries the newest unsupported header, and compares the declarations of CUPTI with all its
+/// headers.
 ///
-/// The tests of the crates above run in the other steps, with the newest header. `full headers` runs
-/// them with each header.
+/// The tests of the crates above run in the other steps, with the newest header. `full headers`
+/// runs them with each header.
 pub(crate) fn some_headers(workspace: &Workspace) -> Result<()> {
     let total = HEADERS.len() + TOO_OLD.len();
     println!("2 of {total} releases (all: cargo xtask full headers)");

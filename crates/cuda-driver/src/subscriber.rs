@@ -1,7 +1,7 @@
 //! Events of the crate `tracing`, which the program's subscriber receives.
 //!
-//! A subscriber is code of the program that runs in the middle of a call of this crate: locks may be
-//! held, and the state of a buffer may be about to change. So its panics end here, and it cannot
+//! A subscriber is code of the program that runs in the middle of a call of this crate: locks may
+//! be held, and the state of a buffer may be about to change. So its panics end here, and it cannot
 //! call the driver.
 
 #[cfg(feature = "tracing")]
@@ -34,9 +34,9 @@ pub(crate) fn receives() -> bool {
 
 /// Emits an event, unless the subscriber has caused it while it received another one.
 ///
-/// A panic of the subscriber ends here, after its message was printed. Otherwise a call could unwind
-/// that has queued work but has not recorded yet which memory the work uses, so that the memory
-/// would be freed too early.
+/// A panic of the subscriber ends here, after its message was printed. Otherwise a call could
+/// unwind that has queued work but has not recorded yet which memory the work uses, so that the
+/// memory would be freed too early.
 #[cfg(feature = "tracing")]
 pub(crate) fn emit(event: impl FnOnce()) {
     if RECEIVES.replace(true) {

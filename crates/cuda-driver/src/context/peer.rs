@@ -47,9 +47,9 @@ impl Context {
     ///
     /// # Safety
     ///
-    /// No queued or running work of this context uses memory of `peer`, and no view for this context
-    /// exists that [`for_peer`](crate::DeviceSlice::for_peer) has returned for such memory: a kernel
-    /// that still uses the access faults, after which the process cannot use the device.
+    /// No queued or running work of this context uses memory of `peer`, and no view for this
+    /// context exists that [`for_peer`](crate::DeviceSlice::for_peer) has returned for such memory:
+    /// a kernel that still uses the access faults, after which the process cannot use the device.
     #[doc(alias = "cuCtxDisablePeerAccess")]
     #[doc(alias = "cudaDeviceDisablePeerAccess")]
     pub unsafe fn disable_peer_access(&self, peer: &Self) -> Result<()> {

@@ -217,9 +217,9 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// An error if this driver belongs to a borrowed context that was declared dead, if this process
-    /// was forked after the driver was created, or if a subscriber of `tracing` makes the call while
-    /// it receives an event.
+    /// An error if this driver belongs to a borrowed context that was declared dead, if this
+    /// process was forked after the driver was created, or if a subscriber of `tracing` makes the
+    /// call while it receives an event.
     #[inline]
     pub(crate) fn table_for(&self, call: &'static Function) -> Result<&DriverTable, DriverError> {
         lock::check_call(call);

@@ -91,8 +91,8 @@ impl Globals {
         drop(former);
     }
 
-    /// Makes these variables constant from now on, except those that have ever been looked up, which
-    /// it returns.
+    /// Makes these variables constant from now on, except those that have ever been looked up,
+    /// which it returns.
     pub(crate) fn make_constant<'n>(&self, names: &'n [String]) -> Vec<&'n String> {
         let mut all = self.all.lock();
         let Variables { known, constant } = &mut *all;

@@ -18,6 +18,7 @@ mod ranges;
 mod record;
 mod refusal;
 mod typed;
+mod variables;
 mod variant;
 mod with_attributes;
 

@@ -91,26 +91,26 @@ fn a_typed_kernel_a_tuple_and_a_list_do_the_same() {
 fn a_signature_is_compared_when_the_kernel_is_typed() {
     let fixture = software(Builder::new());
     let copy = fixture.kernel(COPY, "copy");
-    let count = copy.typed::<(Reads<u32>, Writes<u32>)>().unwrap_err();
-    let size = copy.typed::<(Reads<u32>, u32, u32)>().unwrap_err();
     let kernel = || "copy".to_owned();
-    let wrong_count = ArgumentError::Count {
-        kernel: kernel(),
-        expected: 3,
-        parameters: COPY_LIST.to_owned(),
-        given: 2,
-    };
-    let signature = |error| ArgumentError::Signature(Box::new(error));
-    assert_eq!(count, Error::Argument(Box::new(signature(wrong_count))));
+    let signature = |error| Error::Argument(Box::new(ArgumentError::Signature(Box::new(error))));
     assert_eq!(
-        size,
-        Error::Argument(Box::new(signature(ArgumentError::Mismatch {
+        copy.typed::<(Reads<u32>, Writes<u32>)>().unwrap_err(),
+        signature(ArgumentError::Count {
+            kernel: kernel(),
+            expected: 3,
+            parameters: COPY_LIST.to_owned(),
+            given: 2,
+        })
+    );
+    assert_eq!(
+        copy.typed::<(Reads<u32>, u32, u32)>().unwrap_err(),
+        signature(ArgumentError::Mismatch {
             kernel: kernel(),
             index: 1,
             parameter: copy.parameters().unwrap()[1].clone(),
             given: 4,
             given_type: Some("u32"),
-        })))
+        })
     );
 }
 

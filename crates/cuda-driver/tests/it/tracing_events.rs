@@ -100,8 +100,8 @@ fn expect(texts: &[String], expected: &str) {
     assert!(is_found, "{expected} is not in:\n{}", texts.join("\n"));
 }
 
-/// A launch that unwound would not record that the kernel uses the buffer, which would then be freed
-/// under it.
+/// A launch that unwound would not record that the kernel uses the buffer, which would then be
+/// freed under it.
 #[test]
 fn a_subscriber_that_panics_interrupts_no_call() {
     set_subscriber();

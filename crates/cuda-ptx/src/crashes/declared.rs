@@ -28,8 +28,8 @@ enum Place {
 }
 
 impl<'a> Declared<'a> {
-    /// Takes the next token. Returns whether it is the name of a function that is also the name of a
-    /// variable.
+    /// Takes the next token. Returns whether it is the name of a function that is also the name of
+    /// a variable.
     pub(super) fn take(&mut self, token: Token<'a>) -> bool {
         match token.kind {
             Kind::Punct(b'(' | b'[' | b'{') => self.depth += 1,

@@ -398,9 +398,9 @@ fn is_signed(instruction: &Instruction<'_>) -> bool {
     ty.starts_with('s')
 }
 
-/// Whether only global and shared memory may be accessed. With a generic address of other memory, the
-/// manual leaves the behaviour undefined. For example, `red` with the address of a local variable may
-/// change nothing on an H200.
+/// Whether only global and shared memory may be accessed. With a generic address of other memory,
+/// the manual leaves the behaviour undefined. For example, `red` with the address of a local
+/// variable may change nothing on an H200.
 fn is_common(instruction: &Instruction<'_>) -> bool {
     let synchronizes = ["relaxed", "acquire", "release"];
     matches!(instruction.opcode, "atom" | "red")

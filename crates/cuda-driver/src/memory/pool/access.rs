@@ -46,11 +46,11 @@ impl MemoryPool {
     ///
     /// # Safety
     ///
-    /// If the call takes access away: no queued or running work of `device` uses memory of the pool,
-    /// and no view for a context of `device` exists that
+    /// If the call takes access away: no queued or running work of `device` uses memory of the
+    /// pool, and no view for a context of `device` exists that
     /// [`for_peer`](crate::DeviceSlice::for_peer) has returned for such memory. A kernel that still
-    /// uses the access faults, after which the process cannot use the device. Granting access has no
-    /// requirements; `for_peer` does it by itself.
+    /// uses the access faults, after which the process cannot use the device. Granting access has
+    /// no requirements; `for_peer` does it by itself.
     #[doc(alias = "cuMemPoolSetAccess")]
     #[doc(alias = "cudaMemPoolSetAccess")]
     pub unsafe fn set_access(&self, device: &Device, access: MemoryAccess) -> Result<()> {

@@ -164,8 +164,8 @@ fn a_table_that_was_looked_up_is_a_variable() {
     }
 }
 
-/// A launch does not record that it reads a table, and neither does a graph. So the program must not
-/// write it afterwards.
+/// A launch does not record that it reads a table, and neither does a graph. So the program must
+/// not write it afterwards.
 #[test]
 fn a_table_that_a_launch_reads_cannot_be_looked_up() {
     for fixture in everywhere() {

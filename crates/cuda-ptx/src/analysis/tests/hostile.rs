@@ -155,8 +155,8 @@ fn much_local_memory_in_many_blocks_counts_as_unset() {
     assert!(!is_proven(40, 900).0);
 }
 
-/// The manual leaves these accesses undefined. An H200 drops some of them, and the results of others
-/// depend on unrelated memory.
+/// The manual leaves these accesses undefined. An H200 drops some of them, and the results of
+/// others depend on unrelated memory.
 #[test]
 fn only_loads_and_stores_access_local_memory() {
     let outcomes = |first: &str| {
