@@ -91,12 +91,11 @@ fn a_typed_kernel_a_tuple_and_a_list_do_the_same() {
 fn a_signature_is_compared_when_the_kernel_is_typed() {
     let fixture = software(Builder::new());
     let copy = fixture.kernel(COPY, "copy");
-    let kernel = || "copy".to_owned();
     let signature = |error| Error::Argument(Box::new(ArgumentError::Signature(Box::new(error))));
     assert_eq!(
         copy.typed::<(Reads<u32>, Writes<u32>)>().unwrap_err(),
         signature(ArgumentError::Count {
-            kernel: kernel(),
+            kernel: "copy".to_owned(),
             expected: 3,
             parameters: COPY_LIST.to_owned(),
             given: 2,
@@ -105,7 +104,7 @@ fn a_signature_is_compared_when_the_kernel_is_typed() {
     assert_eq!(
         copy.typed::<(Reads<u32>, u32, u32)>().unwrap_err(),
         signature(ArgumentError::Mismatch {
-            kernel: kernel(),
+            kernel: "copy".to_owned(),
             index: 1,
             parameter: copy.parameters().unwrap()[1].clone(),
             given: 4,
