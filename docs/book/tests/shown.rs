@@ -90,7 +90,8 @@ fn testing_shows_the_error_and_the_report_of_an_invalid_access() {
     let error = stream.synchronize().unwrap_err().to_string();
     let parts = [
         "cuStreamSynchronize: a kernel accessed an invalid address (CUDA_ERROR_ILLEGAL_ADDRESS, \
-         700); this process can no longer use device 0 (first reported by cuStreamSynchronize); \
+         700); to find the access, launch the kernel safely, use the software device, or run \
+         compute-sanitizer; this process can no longer use device 0 (first reported by cuStreamSynchronize); \
          launches in flight, latest first: increment on Stream(",
     ];
     assert_shown("testing.md", &error, &parts);
