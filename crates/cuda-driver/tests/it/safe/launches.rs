@@ -423,7 +423,7 @@ fn a_kernel_with_the_size_of_its_clusters_is_safe() {
         let result = stream.launch_safe(&ranks, LaunchConfig::new(5, 1), (&mut out,));
         let error = result.unwrap_err();
         assert!(
-            matches!(error, Error::Driver(_)),
+            matches!(error, Error::LaunchConfig(_)),
             "{}: {error:?}",
             fixture.name
         );
