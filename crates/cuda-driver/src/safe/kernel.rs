@@ -160,8 +160,9 @@ impl SafeModule {
     ///
     /// # Errors
     ///
-    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if the text is not UTF-8, has
-    /// a syntax error, or has an option of the target that is not supported.
+    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`](crate::Error::SafeLaunch) if
+    /// the text is not UTF-8, has a syntax error, or has an option of the target that is not
+    /// supported.
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load(context: &Context, ptx: &Ptx) -> Result<Self> {
         Self::load_with(context, ptx, &JitOptions::new())
@@ -181,8 +182,9 @@ impl SafeModule {
     ///
     /// # Errors
     ///
-    /// Fails as [`load`](Self::load) does, and with [`Error::Unsupported`] if an option may change
-    /// what the kernels do ([`JitOptions`] lists them).
+    /// Fails as [`load`](Self::load) does, and with
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if an option may change what the kernels
+    /// do ([`JitOptions`] lists them).
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load_with(context: &Context, ptx: &Ptx, options: &JitOptions) -> Result<Self> {
         Image::from(ptx).check()?;
@@ -221,8 +223,9 @@ impl SafeModule {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchFunction`] if the module has no kernel with this name, and
-    /// [`Error::SafeLaunch`] if no launch of the kernel can be safe, with the reason and the line.
+    /// [`Error::NoSuchFunction`](crate::Error::NoSuchFunction) if the module has no kernel with
+    /// this name, and [`Error::SafeLaunch`](crate::Error::SafeLaunch) if no launch of the kernel
+    /// can be safe, with the reason and the line.
     #[doc(alias = "cuModuleGetFunction")]
     pub fn kernel(&self, name: &str) -> Result<SafeKernel> {
         let function = self.module.function(name)?;
@@ -380,8 +383,8 @@ impl SafeKernel {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if the arguments do not match the parameters, and
-    /// [`Error::SafeLaunch`] if the launch cannot be safe.
+    /// [`Error::Argument`](crate::Error::Argument) if the arguments do not match the parameters,
+    /// and [`Error::SafeLaunch`](crate::Error::SafeLaunch) if the launch cannot be safe.
     pub fn contract<A: KernelArgs>(
         &self,
         config: LaunchConfig,
