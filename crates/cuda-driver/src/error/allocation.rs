@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What was to be allocated when memory ran out: [`Error::OutOfMemory`](super::Error::OutOfMemory).
+/// The kind of an allocation that failed with [`Error::OutOfMemory`](super::Error::OutOfMemory).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AllocationKind {

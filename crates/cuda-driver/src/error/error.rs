@@ -54,7 +54,7 @@ pub enum Error {
     Driver(DriverError),
     /// An allocation failed for lack of memory.
     OutOfMemory {
-        /// What was to be allocated.
+        /// The kind of the allocation.
         kind: AllocationKind,
         /// The number of bytes requested.
         bytes: usize,

@@ -183,7 +183,8 @@ impl Stream {
         attributes: Option<&LaunchAttributes<'_>>,
         args: &A,
     ) -> Result<()> {
-        // Before the call, because its use of memory is recorded after it.
+        // The event comes before the call, so that no code of the program runs between the launch
+        // and the record of the memory that it uses.
         event!(
             trace,
             kernel = function.name(),

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `a`, `$a`, `_a`, `%a`, `%1`, `$$`, `%_$` | names; `_`, `$` and `%` alone are not |
 //! | `WARP_SZ`, `inlined_at`, `function_name` | reserved words; `add`, `reg`, `u32` and `sm_75` are names |
-//! | `%R5` | another name than `%r5`; a name may have any length |
+//! | `%R5` | another name than `%r5`; a name may have any length, here up to 65,536 bytes |
 //! | `%r02`, `%r002` with `.reg .b32 %r<9>` | `%r2` |
 //! | `%r4294967298` with `.reg .b32 %r<9>` | `%r2`: the number wraps at 32 bits |
 //! | `%r9` with `.reg .b32 %r<9>` | not declared |
